@@ -1,0 +1,57 @@
+# Everything runs in .venv, which is made on first use. `make` alone lists the commands.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TOO_OLD := Potluck needs Python 3.11 or newer. Name one, for example: make install PYTHON=python3.12
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+DEMO := --data fashion-mnist-10k --partition pathological:2 --clients 10 --models cnn-1..5 --rounds 20 --seed 0
+
+.PHONY: help install dev demo lint types check format test clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(VENV)/.installed ## make .venv and install Potluck into it
+
+dev: $(VENV)/.installed-dev ## the same, with the tools for development
+
+demo: install ## ten clients with five different networks: each alone, then together by pFedES
+	rm -rf runs/demo
+	$(BIN)/potluck run standalone $(DEMO) --out runs/demo/standalone
+	$(BIN)/potluck run pfedes $(DEMO) --out runs/demo/pfedes
+	$(BIN)/potluck show runs/demo/standalone runs/demo/pfedes
+
+lint: dev ## rules and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: dev ## strict types
+	$(BIN)/mypy
+
+check: lint types ## lint and types
+
+format: dev ## format the code, and mend what can be mended by rule
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: check ## lint, types, then all tests and the examples in the docstrings
+	$(BIN)/pytest -n 2
+
+clean: ## remove the environment, caches and builds; results in runs/ stay
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is made last, so that an interrupted installation is done again, and is older than a changed pyproject.toml.
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(TOO_OLD)")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP) install -e '.[dev]'
+	@touch $@

@@ -1,0 +1,5 @@
+"""``python -m potluck``."""
+
+from potluck.cli import main
+
+main()

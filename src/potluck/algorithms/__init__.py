@@ -1,0 +1,57 @@
+"""The algorithms, one file per paper; this page finds them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from potluck.algorithms.base import Algorithm, State, Upload, weighted_mean
+from potluck.algorithms.fedavg import FedAvg
+from potluck.algorithms.pfedes import PFedES
+from potluck.algorithms.standalone import Standalone
+from potluck.errors import ConfigError, nearest
+from potluck.settings import explain
+
+__all__ = ["Algorithm", "State", "Upload", "algorithm", "find", "names", "register", "weighted_mean"]
+
+_KNOWN: dict[str, type[Algorithm]] = {}
+
+
+def register(kind: type[Algorithm]) -> type[Algorithm]:
+    """Make an algorithm known by its ``name``; also usable as a decorator on one of your own."""
+    _KNOWN[kind.name] = kind
+    return kind
+
+
+for _kind in (Standalone, FedAvg, PFedES):
+    register(_kind)
+
+
+def names() -> list[str]:
+    """The names of all known algorithms."""
+    return sorted(_KNOWN)
+
+
+def find(name: str) -> type[Algorithm]:
+    """The algorithm called ``name``."""
+    if name.lower() not in _KNOWN:
+        raise ConfigError(nearest(name, _KNOWN, "algorithm"))
+    return _KNOWN[name.lower()]
+
+
+def algorithm(name: str, settings: Mapping[str, Any] | None = None) -> Algorithm:
+    """The algorithm called ``name``, with validated settings.
+
+    >>> algorithm("pfedes", {"mu": 0.3}).mu
+    0.3
+    >>> algorithm("pfedes", {"mu": 0.8})
+    Traceback (most recent call last):
+    potluck.errors.ConfigError: algorithm.mu: 0.8 is not less than or equal to 0.5 ...
+    """
+    kind = find(name)
+    try:
+        return kind(**(settings or {}))
+    except ValidationError as error:
+        raise ConfigError(explain(error, kind, "algorithm.")) from error

@@ -1,0 +1,150 @@
+"""The contract of an algorithm: both sides of it, and nothing of devices, files, processes or the network.
+
+The defaults do what FedAvg does with the networks named ``shared``, so that a method states only what is its own.
+An algorithm is also its validated settings: its fields are what a user can set, each with a range and a description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor, nn
+
+from potluck.contract import Batch, Networks, Phase, Received, Round, Task
+from potluck.errors import PayloadError
+from potluck.models.split import split
+from potluck.payload import Payload
+
+State = dict[str, Tensor]
+"""What the server holds between rounds: named tensors."""
+
+Need = Literal["equal models", "equal width", "public data"]
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What one client sent."""
+
+    client: int
+    payload: Payload
+
+    @property
+    def samples(self) -> int:
+        """How many training samples stand behind this upload (n_k)."""
+        samples = self.payload.meta.get("samples")
+        if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
+            raise PayloadError(f"client {self.client} sent no valid number of samples: {samples!r}.")
+        return samples
+
+
+class Algorithm(BaseModel):
+    """A federated method. Subclass it, state what is different, and every engine runs it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: ClassVar[str]
+    """What a user types."""
+    title: ClassVar[str]
+    """How its paper spells it."""
+    paper: ClassVar[str]
+    """Authors, title, venue and year."""
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    """What it cannot do without."""
+    collects: ClassVar[Literal["train", "holdout", "public"] | None] = None
+    """The data over which :meth:`collect` is summed after local training, if any."""
+    enrolls: ClassVar[bool] = False
+    """Whether every client takes part in a round 0 before the first."""
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The networks whose weights travel: by default broadcast, received, uploaded and averaged."""
+        return ()
+
+    @property
+    def holdout_share(self) -> float:
+        """The share of its training samples that each client sets aside as ``holdout`` data."""
+        return 0.0
+
+    # ---- what each side holds -------------------------------------------------------------------------------------
+
+    def networks(self, model: nn.Module, task: Task) -> dict[str, nn.Module]:
+        """What each client holds: by default its own model, split into ``body`` and ``head``."""
+        return split(model, task.shape)
+
+    def server_networks(self, task: Task) -> dict[str, nn.Module]:
+        """The networks whose weights the server starts from: by default the shared ones of the common model."""
+        if not self.shared:
+            return {}
+        held = self.networks(task.common_model(), task)
+        return {name: held[name] for name in self.shared}
+
+    def server_state(self, task: Task) -> State:
+        """What the server holds before round 1, made without any client's model."""
+        return Networks(self.server_networks(task)).travelling(*self.shared)
+
+    # ---- the client's side ----------------------------------------------------------------------------------------
+
+    def receive(self, payload: Payload, task: Task) -> Received:
+        """What arrived, as tensors for the losses and ``predict``; weights of shared networks in it are loaded.
+
+        Tensors are dense and of one shape for every client: what is missing is a mask.
+        """
+        return payload.tensors
+
+    def adapt(self, round: Round) -> Sequence[Phase]:
+        """Training right after receiving, before the phases of the round."""
+        return ()
+
+    def phases(self, round: Round) -> Sequence[Phase]:
+        """The local training of a round: by default the client's own model, by cross-entropy."""
+        return (Phase(train=("body", "head"), loss=self.cross_entropy),)
+
+    def cross_entropy(self, net: Networks, batch: Batch, received: Received) -> Tensor:
+        """Cross-entropy of the client's own model."""
+        return batch.cross_entropy(net(batch.x))
+
+    def collect(self, net: Networks, batch: Batch, received: Received) -> dict[str, Tensor]:
+        """A statistic of one batch, summed over the data named by ``collects`` after local training."""
+        return {}
+
+    def upload(self, net: Networks, collected: Mapping[str, Tensor], received: Received, samples: int) -> Payload:
+        """What a client sends after its local training."""
+        if not self.shared:
+            return Payload()
+        return Payload(net.travelling(*self.shared), {"samples": samples})
+
+    def predict(self, net: Networks, x: Tensor, received: Received) -> Tensor:
+        """Logits of the client for ``x``."""
+        return net(x)
+
+    # ---- the server's side ----------------------------------------------------------------------------------------
+
+    def broadcast(self, state: State, client: int, round: Round) -> Payload:
+        """What the server sends to ``client`` at the start of a round."""
+        return Payload(state)
+
+    def check(self, upload: Upload, state: State, task: Task) -> None:
+        """Refuse an upload that is not what this algorithm's clients send."""
+        upload.payload.require(state)
+
+    def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
+        """The server's next state, from uploads in client order: by default their mean, weighted by samples."""
+        return weighted_mean(uploads) if self.shared else state
+
+
+def weighted_mean(uploads: Sequence[Upload]) -> State:
+    """The mean of what the clients sent, each weighted by its share of the cohort's training samples.
+
+    The papers print n as the sum over all clients, which would shrink the weights whenever only some take part; like
+    all released code, this divides by the sum over the cohort.
+    """
+    total = sum(upload.samples for upload in uploads)
+    mean: State = {}
+    for upload in uploads:
+        for name, tensor in upload.payload.tensors.items():
+            part = tensor * (upload.samples / total)
+            mean[name] = mean[name] + part if name in mean else part
+    return mean

@@ -1,0 +1,23 @@
+"""FedAvg: one model for all, averaged by the server."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from potluck.algorithms.base import Algorithm, Need
+
+
+class FedAvg(Algorithm):
+    """Federated averaging: the whole model travels down, is trained by each client, and is averaged.
+
+    It needs one architecture on every client. Batch-norm statistics are averaged with the weights; their integer
+    counters stay at home. A client predicts with the model it holds after its local training.
+    """
+
+    name: ClassVar[str] = "fedavg"
+    title: ClassVar[str] = "FedAvg"
+    paper: ClassVar[str] = (
+        "McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017"
+    )
+    needs: ClassVar[frozenset[Need]] = frozenset({"equal models"})
+    shared: ClassVar[tuple[str, ...]] = ("body", "head")

@@ -1,0 +1,74 @@
+"""pFedES: a small feature extractor before every client's own model carries knowledge between unlike models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from potluck.algorithms.base import Algorithm
+from potluck.contract import Batch, Group, Networks, Phase, Received, Round, Task
+from potluck.models import extractor
+
+
+class PFedES(Algorithm):
+    """Proxy feature extractor sharing.
+
+    Every client k holds its own heterogeneous model F_k(w_k), which never leaves it, and a small proxy extractor
+    G(theta), whose output has the shape of its input. A round is iterative training:
+
+    1. G is frozen as received. F_k learns from the enhanced data G(x) and from the original data x by
+       ``mu * CE(F_k(G(x)), y) + (1 - mu) * CE(F_k(x), y)`` (equations 4 to 7 of the AAAI paper).
+    2. F_k is frozen as trained. G learns by ``CE(F_k(G(x)), y)`` (equations 8 to 10).
+
+    The server averages the extractors, weighted by samples (11). F_k alone predicts.
+    ``training = "simultaneous"`` trains both at once by the loss of step 1, which the paper argues against.
+    """
+
+    name: ClassVar[str] = "pfedes"
+    title: ClassVar[str] = "pFedES"
+    paper: ClassVar[str] = (
+        "Yi et al., pFedES: Generalized Proxy Feature Extractor Sharing for Model Heterogeneous Personalized "
+        "Federated Learning, AAAI 2025 (first version: arXiv 2023)"
+    )
+    shared: ClassVar[tuple[str, ...]] = ("extractor",)
+
+    mu: float = Field(0.1, gt=0, le=0.5, description="weight of the enhanced data in the model's loss")
+    extractor_epochs: int = Field(5, ge=1, description="epochs of step 2, training the extractor (E_fe)")
+    extractor_learning_rate: float | None = Field(
+        None, gt=0, description="learning rate of the extractor; the run's own by default"
+    )
+    extractor_width: int = Field(8, ge=1, description="channels between the extractor's two layers")
+    extractor_layers: int = Field(2, ge=1, le=8, description="layers of the extractor")
+    training: Literal["iterative", "simultaneous"] = Field(
+        "iterative", description="the paper's two steps, or both networks at once (its ablation)"
+    )
+
+    def networks(self, model: nn.Module, task: Task) -> dict[str, nn.Module]:
+        """The client's own model, and the extractor."""
+        return {**super().networks(model, task), **self.server_networks(task)}
+
+    def server_networks(self, task: Task) -> dict[str, nn.Module]:
+        """The extractor. For another structure, override this: it must give back the shape that it is given."""
+        return {"extractor": extractor.same_size_extractor(task.shape, self.extractor_width, self.extractor_layers)}
+
+    def phases(self, round: Round) -> Sequence[Phase]:
+        """Step 1 and step 2."""
+        proxy = Group(("extractor",), learning_rate=self.extractor_learning_rate)
+        if self.training == "simultaneous":
+            return (Phase(train=("body", "head", proxy), loss=self.model_loss),)
+        return (
+            Phase(train=("body", "head"), loss=self.model_loss),
+            Phase(train=(proxy,), loss=self.extractor_loss, epochs=self.extractor_epochs),
+        )
+
+    def model_loss(self, net: Networks, batch: Batch, received: Received) -> Tensor:
+        """Equation 6: both inputs, weighted."""
+        enhanced = net.extractor(batch.x)
+        return self.mu * batch.cross_entropy(net(enhanced)) + (1 - self.mu) * batch.cross_entropy(net(batch.x))
+
+    def extractor_loss(self, net: Networks, batch: Batch, received: Received) -> Tensor:
+        """Equation 9: the enhanced data through the frozen model."""
+        return batch.cross_entropy(net(net.extractor(batch.x)))

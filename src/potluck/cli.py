@@ -1,0 +1,211 @@
+"""The command line: ``potluck run``, ``potluck resume``, ``potluck show``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from potluck import __version__
+from potluck.errors import PotluckError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from potluck.config import RunConfig
+    from potluck.federation import Federation
+
+app = typer.Typer(
+    name="potluck",
+    help="Federated learning where every client brings its own network.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Federated learning where every client brings its own network."""
+
+
+@app.command()
+def run(
+    algorithm: Annotated[str | None, typer.Argument(help="The method: standalone, fedavg, pfedes.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data set. [default: fashion-mnist-10k]")] = None,
+    data_dir: Annotated[
+        str | None, typer.Option(help="Folder with data sets. [default: $POTLUCK_DATA, then the cache]")
+    ] = None,
+    partition: Annotated[str | None, typer.Option(help="pathological:K or iid. [default: pathological:2]")] = None,
+    clients: Annotated[int | None, typer.Option(help="Number of clients. [default: 10]")] = None,
+    fraction: Annotated[float | None, typer.Option(help="Share of clients per round. [default: 1.0]")] = None,
+    models: Annotated[str | None, typer.Option(help="Networks that clients take by id. [default: cnn-1..5]")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Communication rounds. [default: 50]")] = None,
+    seed: Annotated[int | None, typer.Option(help="The one seed of every draw. [default: 0]")] = None,
+    engine: Annotated[str | None, typer.Option(help="Where clients execute. [default: auto]")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 or auto. [default: auto]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. [default: runs/<method>-<time>]")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run an experiment.
+
+    Flags win over --set, --set over the file, the file over defaults. Training: epochs, batch_size, learning_rate,
+    optimizer, momentum, weight_decay, clip_norm, schedule, evaluate_every, checkpoint_every. A method's own settings
+    are under 'algorithm.'.
+
+    Examples:
+      potluck run pfedes
+
+      potluck run pfedes --data cifar-10 --partition pathological:2 --clients 100 --fraction 0.1 --rounds 500
+
+      potluck run pfedes --set algorithm.mu=0.3 --set epochs=5 --set schedule=cosine
+    """
+    from potluck.config import make_config, merge, parse_assignment, read_file
+    from potluck.experiment import make_federation
+    from potluck.run.folder import refuse_existing
+
+    flags: dict[str, Any] = {
+        "data": data, "data_dir": data_dir, "partition": partition, "clients": clients, "fraction": fraction,
+        "models": models, "rounds": rounds, "seed": seed, "engine": engine, "device": device,
+    }  # fmt: skip
+    if algorithm is not None:
+        flags["algorithm.name"] = algorithm
+    settings = read_file(config) if config else {}
+    settings = merge(settings, dict(parse_assignment(text) for text in sets or []))
+    settings = merge(settings, {key: value for key, value in flags.items() if value is not None})
+    made = make_config(settings)
+    path = out or Path("runs") / f"{made.algorithm['name']}-{datetime.now():%Y%m%d-%H%M%S}"
+    # Said before anything is loaded; making the folder checks again.
+    refuse_existing(path)
+    _go(made, make_federation(made, path), path, as_json)
+
+
+@app.command()
+def resume(
+    path: Annotated[Path, typer.Argument(help="Folder of a run that was stopped or killed.")],
+    as_json: Json = False,
+) -> None:
+    """Go on with a run from its last checkpoint, to the same result as if it had never stopped."""
+    from potluck.config import make_config
+    from potluck.experiment import make_federation
+    from potluck.run.folder import RunFolder
+
+    folder = RunFolder.open(path)
+    folder.refuse_finished()
+    config = make_config(folder.config())
+    federation = make_federation(config, path)
+    problems = federation.restore()
+    console = _console(as_json)
+    for problem in problems:
+        console.print(f"[yellow]{problem}[/yellow]")
+    done = f"round {federation.rounds}" if federation.rounds else "the beginning"
+    console.print(f"Going on with {path} from {done} of {config.rounds} rounds.")
+    _go(config, federation, path, as_json)
+
+
+@app.command()
+def show(
+    paths: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
+    as_json: Json = False,
+) -> None:
+    """Show the results of one or more runs side by side."""
+    from potluck.report.terminal import client_table, result_table
+    from potluck.run.overview import overview
+
+    runs = {str(path): overview(path) for path in paths}
+    summaries = {name: run.summary for name, run in runs.items()}
+    if as_json:
+        typer.echo(json.dumps(summaries[str(paths[0])] if len(paths) == 1 else summaries, indent=2))
+        return
+    console = _console(False)
+    console.print(result_table(summaries, {name: run.seconds for name, run in runs.items()}))
+    for name, run in runs.items():
+        if not run.finished:
+            console.print(f"{name} is not finished. Go on with it: potluck resume {name}")
+    if len(paths) == 1:
+        console.print(client_table(summaries[str(paths[0])]["client_accuracy"]))
+
+
+def _console(quiet: bool) -> Console:
+    from rich.console import Console
+
+    # Results belong on standard output; with --json, what a person would watch goes to standard error.
+    return Console(stderr=quiet)
+
+
+def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) -> None:
+    """Run to the end, showing how it goes, and say where everything is."""
+    from potluck.experiment import summarize
+    from potluck.federation import InterruptedRunError
+    from potluck.report.terminal import announce, progress, result_table
+
+    console = _console(as_json)
+    announce(console, config, federation)
+    try:
+        with _stopping(federation), progress(console, config.rounds, federation.rounds) as watch:
+            history = federation.run(config.rounds, watch=watch)
+    except InterruptedRunError as stopped:
+        console.print(f"{str(stopped).capitalize()} Go on with it: potluck resume {path}")
+        raise typer.Exit(130) from stopped
+    except PotluckError as error:
+        raise type(error)(f"{error} The state after round {federation.rounds} is kept in {path}.") from error
+    summary = summarize(config, history)
+    federation.finish(summary)
+    if as_json:
+        typer.echo(json.dumps(summary, indent=2))
+        return
+    seconds = sum(record["seconds"] for record in history.rounds)
+    console.print(result_table({str(path): summary}, {str(path): seconds}))
+    console.print(f"Written to {path}. See every client: potluck show {path}")
+
+
+@contextmanager
+def _stopping(federation: Federation) -> Iterator[None]:
+    """Let Ctrl-C, or a polite kill, end the run at the next client; a second Ctrl-C ends it at once."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: int, _frame: Any) -> None:
+        signal.signal(number, before[signal.Signals(number)])
+        federation.stop()
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main() -> None:
+    """Run the command line; a mistake ends in one clear message and exit code 2."""
+    try:
+        app()
+    except PotluckError as error:
+        typer.echo(f"potluck: {error}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Every setting of a federation and of a run, in one place, validated."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from potluck import algorithms
+from potluck.errors import ConfigError, nearest
+from potluck.settings import explain
+from potluck.training import Training
+
+
+class FederationConfig(Training):
+    """How a federation runs, whatever its algorithm and data."""
+
+    fraction: float = Field(1.0, gt=0, le=1, description="share of the clients that take part in a round (C)")
+    seed: int = Field(0, ge=0, lt=2**63, description="the one seed of every random draw")
+    engine: str = Field("auto", description="where clients execute: auto or loop")
+    device: str = Field("auto", description="cpu, cuda, cuda:1 or auto")
+    precision: Literal["float32", "float64"] = Field("float32", description="type of all numbers")
+    evaluate_every: int = Field(10, ge=1, description="rounds between evaluations of all clients")
+    checkpoint_every: int = Field(10, ge=1, description="rounds between checkpoints")
+
+
+class RunConfig(FederationConfig):
+    """A whole experiment: the same configuration gives the same numbers again."""
+
+    version: Literal[1] = Field(1, description="version of this format")
+    algorithm: dict[str, Any] = Field(description="name of the algorithm and its own settings")
+    data: str = Field("fashion-mnist-10k", description="data set")
+    data_dir: str | None = Field(None, description="folder in which data sets lie")
+    split: str | None = Field(
+        None, description="train, validation and test: release, 8:1:1, 8:2; the data set's own if unset"
+    )
+    partition: str = Field("pathological:2", description="how clients share the data: pathological:K or iid")
+    augmentation: str = Field("release", description="release (flip, erase, crop) or none")
+    clients: int = Field(10, ge=1, description="number of clients (N)")
+    models: str | None = Field(
+        None, description="networks that clients take by id: cnn-1..5, or cnn-1 where all must be equal, if unset"
+    )
+    rounds: int = Field(50, ge=1, description="communication rounds (T)")
+
+    def method(self) -> algorithms.Algorithm:
+        """The algorithm with its settings."""
+        return algorithms.algorithm(self.algorithm["name"], {k: v for k, v in self.algorithm.items() if k != "name"})
+
+    def complete(self) -> dict[str, Any]:
+        """All settings, defaults included, as plain values: what ``config.toml`` holds."""
+        settings = self.model_dump(mode="json")
+        # TOML has no null, and a run without clipping must not get the default back when it is read again.
+        settings["clip_norm"] = "none" if self.clip_norm is None else self.clip_norm
+        method = self.method().model_dump(mode="json")
+        settings["algorithm"] = {"name": self.algorithm["name"], **method}
+        return {
+            "version": settings.pop("version"),
+            **{key: value for key, value in settings.items() if value is not None},
+        }
+
+
+def make_config(settings: Mapping[str, Any]) -> RunConfig:
+    """Validate the settings of a run."""
+    try:
+        config = RunConfig(**settings)
+    except ValidationError as error:
+        raise ConfigError(explain(error, RunConfig)) from error
+    if not isinstance(config.algorithm.get("name"), str):
+        raise ConfigError(f"which algorithm? Give its name: {', '.join(algorithms.names())}.")
+    name = algorithms.find(config.algorithm["name"]).name
+    config = config.model_copy(update={"algorithm": {**config.algorithm, "name": name}})
+    config.method()
+    return config
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file."""
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from error
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """A ``key=value`` of the command line; values are written as in TOML, and anything else is text.
+
+    >>> parse_assignment("algorithm.mu=0.1"), parse_assignment("partition=pathological:2")
+    (('algorithm.mu', 0.1), ('partition', 'pathological:2'))
+    """
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise ConfigError(f"--set {text!r} is not of the form key=value, for example --set epochs=10.")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value.strip()
+
+
+def merge(base: Mapping[str, Any], assignments: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay assignments over settings; ``algorithm.mu`` reaches into the table ``algorithm``."""
+    merged = {**base, "algorithm": dict(base.get("algorithm", {}))}
+    for key, value in assignments.items():
+        head, dot, tail = key.partition(".")
+        if not dot:
+            merged[key] = value
+        elif head == "algorithm":
+            merged["algorithm"][tail] = value
+        else:
+            raise ConfigError(nearest(key, RunConfig.model_fields, "setting"))
+    return merged

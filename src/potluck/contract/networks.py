@@ -1,0 +1,80 @@
+"""A client's networks, called by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from torch import Tensor, nn
+from torch.func import functional_call
+
+
+def _state(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Every parameter and buffer of ``module``, as ``name.path``."""
+    for path, tensor in module.state_dict(keep_vars=True).items():
+        yield f"{name}.{path}", tensor
+
+
+class Networks:
+    """Named networks, and the weights they run on: their own, or those of one client of a stack.
+
+    Losses and ``predict`` call a network as an attribute, ``net.body(x)``, and the client's own model,
+    ``head(body(x))``, as ``net(x)``. Both work on plain modules and, where ``weights`` are given, as pure functions
+    of them, so that the same loss runs under ``torch.func.vmap``.
+
+    >>> net = Networks({"body": nn.Flatten(), "head": nn.Linear(4, 2)})
+    >>> import torch
+    >>> net(torch.zeros(3, 2, 2)).shape, sorted(net.parameters("head"))
+    (torch.Size([3, 2]), ['head.bias', 'head.weight'])
+    """
+
+    def __init__(self, modules: Mapping[str, nn.Module], weights: Mapping[str, Tensor] | None = None) -> None:
+        self.modules = dict(modules)
+        self._weights = weights
+
+    def __getattr__(self, name: str) -> Callable[..., Tensor]:
+        """The network called ``name``."""
+        if name.startswith("_") or name not in self.modules:
+            raise AttributeError(f"no network {name!r}: this client holds {', '.join(self.modules)}.")
+        if self._weights is None:
+            return self.modules[name]
+        return lambda *inputs: self.call(name, *inputs, weights=self._weights or {})
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The client's own model: ``head(body(x))``."""
+        return self.head(self.body(x))
+
+    def call(self, name: str, *inputs: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+        """Run the network ``name`` on ``weights`` (``name.path``) instead of its own, for example on received ones."""
+        prefix = f"{name}."
+        own = {path.removeprefix(prefix): tensor for path, tensor in weights.items() if path.startswith(prefix)}
+        result: Tensor = functional_call(self.modules[name], own, inputs)
+        return result
+
+    def parameters(self, name: str) -> dict[str, Tensor]:
+        """The learnable weights of the network ``name``, as ``name.path``, to be used inside a loss."""
+        paths = [f"{name}.{path}" for path, _ in self.modules[name].named_parameters()]
+        if self._weights is not None:
+            return {path: self._weights[path] for path in paths}
+        return dict(zip(paths, self.modules[name].parameters(), strict=True))
+
+    def state(self, *names: str) -> dict[str, Tensor]:
+        """A copy of every parameter and buffer of the networks ``names`` (of all, without names)."""
+        result: dict[str, Tensor] = {}
+        for name in names or self.modules:
+            for path, tensor in _state(name, self.modules[name]):
+                held = tensor if self._weights is None else self._weights[path]
+                result[path] = held.detach().clone()
+        return result
+
+    def travelling(self, *names: str) -> dict[str, Tensor]:
+        """A copy of what travels of the networks ``names``: parameters and buffers, integer counters excepted."""
+        if not names:
+            return {}
+        return {path: tensor for path, tensor in self.state(*names).items() if tensor.is_floating_point()}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Copy the values of ``state`` (``name.path``) into the networks; what it does not name stays as it is."""
+        for name, module in self.modules.items():
+            for path, tensor in _state(name, module):
+                if path in state:
+                    tensor.detach().copy_(state[path])

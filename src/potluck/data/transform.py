@@ -1,0 +1,81 @@
+"""What happens to a batch between the data set and the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from potluck.data.augment import preset
+from potluck.errors import ConfigError, DataError
+
+
+@dataclass(frozen=True)
+class Transform:
+    """Normalise images, and augment them for training.
+
+    With neither mean nor augmentation it takes inputs of any shape, such as the rows of a table.
+
+    Attributes:
+        mean: Mean per channel, after bytes were divided by 255; None: no normalisation.
+        std: Standard deviation per channel; None as the mean is.
+        augmentation: The name of a preset of :mod:`potluck.data.augment`.
+
+    >>> image = torch.full((1, 1, 2, 2), 255, dtype=torch.uint8)
+    >>> Transform(mean=(0.5,), std=(0.25,)).plain(image, torch.float32).unique().item()
+    2.0
+    """
+
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    augmentation: str = "none"
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be applied, before there is any data."""
+        preset(self.augmentation)
+        mean, std = self.mean, self.std
+        if mean is None or std is None:
+            if mean is not std:
+                raise ConfigError("mean and std belong together: give both, or neither.")
+        elif not mean or len(mean) != len(std) or not all(0 < value < float("inf") for value in std):
+            raise ConfigError(f"mean {mean} and std {std} must have one number per channel each, those of std above 0.")
+
+    def plain(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """``x`` as the network sees it in a test: bytes divided by 255, normalised, as ``dtype``.
+
+        Inputs that are no bytes are not divided.
+        """
+        # Half precision would lose digits on the way; whatever the target, compute at least in float32.
+        work = torch.promote_types(dtype, torch.float32)
+        result = x.to(work)
+        if x.dtype == torch.uint8:
+            result = result / _constant((255.0,), (1,) * x.ndim, work, x.device)
+        if self.mean is not None and self.std is not None:
+            channels = len(self.mean)
+            if x.ndim != 4 or x.shape[1] != channels:
+                raise DataError(
+                    f"inputs of shape {tuple(x.shape)} cannot be normalised with {channels} channel means: "
+                    f"they should be [n, {channels}, height, width]."
+                )
+            shape = (1, channels, 1, 1)
+            result = (result - _constant(self.mean, shape, work, x.device)) / _constant(self.std, shape, work, x.device)
+        return result.to(dtype)
+
+    def augmented(self, x: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
+        """``x`` as the network sees it in training: also augmented, each sample by its own one of ``keys``."""
+        if self.augmentation != "none" and x.ndim != 4:
+            raise DataError(
+                f"augmentation {self.augmentation!r} is for images [n, channels, height, width], and inputs have the "
+                f"shape {tuple(x.shape)}: use 'none'."
+            )
+        return preset(self.augmentation)(self.plain(x, dtype), keys)
+
+
+@lru_cache
+def _constant(values: tuple[float, ...], shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    # Kept, for a copy to the device would end any capture of a graph; and a tensor also where one number would do,
+    # for CUDA divides by a plain number as a product with its reciprocal, and so not as the CPU does.
+    with torch.inference_mode(False):  # whoever asks first, others may differentiate through it
+        return torch.tensor(values, dtype=dtype, device=device).view(shape)

@@ -1,0 +1,89 @@
+"""What an engine is asked, and what it answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from potluck.algorithms.base import Algorithm, State
+from potluck.client import Client
+from potluck.contract import Round, Task
+from potluck.data.examples import Examples
+from potluck.data.transform import Transform
+from potluck.metrics.accuracy import Scores
+from potluck.payload import Payload
+from potluck.training import Training
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything that clients of one federation have in common."""
+
+    algorithm: Algorithm
+    task: Task
+    training: Training
+    transform: Transform
+    seed: int
+    device: torch.device
+    dtype: torch.dtype
+    public: Examples | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One client's work: its data, the networks it last held (``None``: never trained), and what it receives."""
+
+    client: Client
+    held: Callable[[], State | None]
+    payload: Payload
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well a client predicts its own test and validation samples; ``None`` where it has none."""
+
+    client: int
+    test: Scores | None
+    validation: Scores | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a client's local training gave: the networks it now holds, what it sends, and how it went."""
+
+    client: int
+    state: State
+    upload: Payload
+    loss: float
+    flops: int
+    evaluation: Evaluation
+
+
+class Engine(ABC):
+    """Trains and evaluates clients."""
+
+    name: ClassVar[str]
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+
+    @abstractmethod
+    def train(self, round: Round, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Train the clients of a cohort, one outcome each, in any order."""
+
+    @abstractmethod
+    def evaluate(self, jobs: Iterable[Job]) -> Iterator[Evaluation]:
+        """Evaluate clients with what they hold, changing nothing."""
+
+    @abstractmethod
+    def networks(self, job: Job) -> dict[str, nn.Module]:
+        """Copies of the networks that one client holds."""
+
+    @abstractmethod
+    def predict(self, job: Job, x: torch.Tensor) -> torch.Tensor:
+        """Logits of one client for inputs like its own."""

@@ -1,0 +1,108 @@
+"""The reference engine: plain PyTorch, every client by itself; on a CPU, one client per core side by side."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import ClassVar, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from potluck.algorithms.base import State
+from potluck.contract import Round
+from potluck.engines.base import Engine, Evaluation, Job, Outcome, Setting
+from potluck.engines.worker import Worker
+
+T = TypeVar("T")
+
+
+class Loop(Engine):
+    """Trains every client by itself. Every other engine is tested against this one.
+
+    On a CPU, small networks leave most of several cores idle: clients run side by side instead, each in a thread with
+    its own networks and its share of the cores. Results do not depend on which thread a client meets.
+
+    Args:
+        setting: What the clients have in common.
+        workers: How many clients run side by side; by default one per core on a CPU, one on a GPU.
+    """
+
+    name: ClassVar[str] = "loop"
+
+    def __init__(self, setting: Setting, workers: int | None = None) -> None:
+        super().__init__(setting)
+        self._cores = torch.get_num_threads()
+        self._most = workers or (self._cores if setting.device.type == "cpu" else 1)
+        self._workers = [Worker(setting)]
+
+    def train(self, round: Round, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Train the clients of a cohort; outcomes come in the order of the jobs."""
+        return self._each(lambda worker, job: worker.train(round, job), jobs, min(self._most, len(jobs)))
+
+    def evaluate(self, jobs: Iterable[Job]) -> Iterator[Evaluation]:
+        """Evaluate clients with what they hold; in the order of the jobs."""
+        return self._each(lambda worker, job: worker.evaluate(job), jobs, self._most)
+
+    def networks(self, job: Job) -> dict[str, nn.Module]:
+        """Copies of the networks that one client holds, ready for use."""
+        return self._workers[0].networks(job)
+
+    def predict(self, job: Job, x: Tensor) -> Tensor:
+        """Logits of one client for inputs like its own."""
+        return self._workers[0].predict(job, x)
+
+    def _each(self, work: Callable[[Worker, Job], T], jobs: Iterable[Job], workers: int) -> Iterator[T]:
+        if workers <= 1:
+            for job in jobs:
+                yield work(self._workers[0], job)
+            return
+        threads = max(self._cores // workers, 1)
+        idle: SimpleQueue[Worker] = SimpleQueue()
+        while len(self._workers) < workers:
+            self._workers.append(Worker(self.setting))
+        for worker in self._workers[:workers]:
+            idle.put(worker)
+
+        def task(job: Job) -> T:
+            worker = idle.get()
+            try:
+                return work(worker, job)
+            finally:
+                idle.put(worker)
+
+        with (
+            _threads(threads),
+            ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads,)) as pool,
+        ):
+            waiting: deque[Future[T]] = deque()
+            try:
+                for job in jobs:
+                    # States are read here, by one thread, and no more of them than are about to be used.
+                    waiting.append(pool.submit(task, replace(job, held=_ready(job.held()))))
+                    if len(waiting) > workers:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+
+def _ready(state: State | None) -> Callable[[], State | None]:
+    return lambda: state
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Let operations use ``count`` threads, and afterwards as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

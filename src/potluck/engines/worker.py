@@ -1,0 +1,163 @@
+"""What the reference engine does for one client: plain PyTorch, step by step."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from potluck import draws
+from potluck.client import Client
+from potluck.contract import Batch, Networks, Phase, Received, Round
+from potluck.data.examples import Examples
+from potluck.engines.base import Evaluation, Job, Outcome, Setting
+from potluck.engines.batches import epoch_batches, plain_batches
+from potluck.engines.optimizer import Optimizer
+from potluck.engines.randomness import CounterDropout
+from potluck.engines.workshop import Workshop
+from potluck.errors import ConfigError, TrainingError
+from potluck.metrics.accuracy import Scores, confusion, scores
+from potluck.payload import Payload
+
+_EVALUATION_BATCH = 1000
+
+
+class Worker:
+    """Trains and evaluates one client at a time, on networks of its own."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.workshop = Workshop(setting)
+
+    def networks(self, job: Job) -> dict[str, nn.Module]:
+        """Copies of the networks that a client holds, ready for use."""
+        modules = copy.deepcopy(self._load(job).modules)
+        return {name: module.cpu().eval().requires_grad_(True) for name, module in modules.items()}
+
+    def predict(self, job: Job, x: Tensor) -> Tensor:
+        """Logits of a client for inputs like its own."""
+        net, received = self._load(job), self._receive(job)
+        y = torch.zeros(len(x), dtype=torch.int64)
+        outputs = [self._logits(net, batch.x, received).cpu() for batch in self._all(net, Examples(x, y))]
+        return torch.cat(outputs) if outputs else torch.empty(0, self.setting.task.classes)
+
+    def evaluate(self, job: Job) -> Evaluation:
+        """Evaluate a client with what it holds."""
+        return self._evaluate(job.client, self._load(job), self._receive(job))
+
+    def train(self, round: Round, job: Job) -> Outcome:
+        """Train a client for a round, and evaluate it."""
+        algorithm, client = self.setting.algorithm, job.client
+        net, received = self._load(job), self._receive(job)
+        shared = tuple(f"{name}." for name in algorithm.shared)
+        net.load({name: tensor for name, tensor in received.items() if name.startswith(shared)})
+
+        losses, flops = [], 0
+        for number, phase in enumerate((*algorithm.adapt(round), *algorithm.phases(round))):
+            loss, operations = self._run_phase(round, number, phase, client, net, received)
+            losses.append(loss)
+            flops += operations
+        collected, operations = self._collect(client, net, received)
+        upload = algorithm.upload(net, collected, received, len(client.train))
+        state = {name: tensor.cpu() for name, tensor in net.state().items()}
+        _check_finite(round, client, losses, state)
+        return Outcome(
+            client=client.id,
+            state=state,
+            upload=Payload({name: tensor.cpu() for name, tensor in upload.tensors.items()}, upload.meta),
+            # The phase that trains the client's own model comes last of those that adapt, or first.
+            loss=losses[len(algorithm.adapt(round))] if losses else math.nan,
+            flops=flops + operations,
+            evaluation=self._evaluate(client, net, received),
+        )
+
+    def _load(self, job: Job) -> Networks:
+        architecture = job.client.architecture
+        net = self.workshop.networks(architecture)
+        held = job.held()
+        net.load(self.workshop.initial(architecture) if held is None else held)
+        return net
+
+    def _receive(self, job: Job) -> Received:
+        return self.workshop.to_device(self.setting.algorithm.receive(job.payload, self.setting.task))
+
+    def _run_phase(
+        self, round: Round, number: int, phase: Phase, client: Client, net: Networks, received: Received
+    ) -> tuple[float, int]:
+        """Train through one phase; its mean loss, and what it cost."""
+        setting, data = self.setting, self._data(client, phase.data)
+        for name, module in net.modules.items():
+            module.train(name in phase.learning).requires_grad_(name in phase.learning)
+        steps = self.workshop.batch_sizes(net, phase, len(data))
+        factor = setting.training.learning_rate_factor(round.number, round.total)
+        optimizer = Optimizer(phase, net, setting.training, factor)
+        key = draws.fold(setting.seed, "train", round.number, client.id, number)
+        total = torch.zeros((), dtype=torch.float64, device=setting.device)
+        epochs = self.workshop.epochs(phase)
+        for epoch in range(epochs):
+            for batch in epoch_batches(data, steps, key, epoch, phase, self.workshop.inputs(net)):
+                with CounterDropout(batch.key):
+                    loss = phase.loss(net, batch, received)
+                optimizer.step(loss)
+                total += loss.detach() * len(batch.y)
+        flops = self.workshop.phase_flops(client.architecture, phase, received, steps)
+        return float(total) / max(epochs * sum(steps), 1), flops
+
+    def _data(self, client: Client, name: str) -> Examples:
+        if name == "public":
+            if self.setting.public is None:
+                raise ConfigError("this algorithm needs public data: give Federation(public=...).")
+            return self.setting.public
+        data: Examples = getattr(client, name)
+        return data
+
+    def _collect(self, client: Client, net: Networks, received: Received) -> tuple[dict[str, Tensor], int]:
+        """The sum of the algorithm's statistic over the client's data, and what it cost."""
+        algorithm = self.setting.algorithm
+        if algorithm.collects is None:
+            return {}, 0
+        data = self._data(client, algorithm.collects)
+        for module in net.modules.values():
+            module.eval()
+        total: dict[str, Tensor] = {}
+        with torch.no_grad():
+            for batch in self._all(net, data):
+                for name, value in algorithm.collect(net, batch, received).items():
+                    total[name] = total[name] + value if name in total else value
+        return total, self.workshop.collecting_flops(client.architecture, received, len(data))
+
+    # ---- evaluation -----------------------------------------------------------------------------------------------
+
+    def _all(self, net: Networks, data: Examples) -> Iterator[Batch]:
+        return plain_batches(data, _EVALUATION_BATCH, self.workshop.inputs(net))
+
+    @torch.inference_mode()
+    def _logits(self, net: Networks, x: Tensor, received: Received) -> Tensor:
+        for module in net.modules.values():
+            module.eval()
+        return self.setting.algorithm.predict(net, x, received)
+
+    def _score(self, net: Networks, data: Examples, received: Received) -> Scores | None:
+        classes = self.setting.task.classes
+        matrix = torch.zeros(classes, classes, dtype=torch.int64, device=self.setting.device)
+        for batch in self._all(net, data):
+            matrix += confusion(self._logits(net, batch.x, received).argmax(1), batch.y, classes)
+        return scores(matrix)
+
+    def _evaluate(self, client: Client, net: Networks, received: Received) -> Evaluation:
+        test = self._score(net, client.test, received)
+        return Evaluation(client.id, test, self._score(net, client.validation, received))
+
+
+def _check_finite(round: Round, client: Client, losses: Sequence[float], state: dict[str, Tensor]) -> None:
+    """Stop at the first client whose training left the numbers."""
+    broken = not all(math.isfinite(loss) for loss in losses)
+    broken = broken or not all(bool(torch.isfinite(t).all()) for t in state.values() if t.is_floating_point())
+    if broken:
+        raise TrainingError(
+            f"training of client {client.id} in round {round.number} gave numbers that are not finite (losses: "
+            f"{', '.join(f'{loss:.4g}' for loss in losses)}). Try a smaller learning_rate or clip_norm."
+        )

@@ -1,0 +1,109 @@
+"""Makes what clients hold: their networks, with the same initial weights on every engine."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from potluck import draws
+from potluck.algorithms.base import State
+from potluck.client import Architecture
+from potluck.contract import Networks, Phase, Received
+from potluck.engines.base import Setting
+from potluck.engines.batches import Inputs, has_batch_norm, sizes
+from potluck.metrics.flops import Cost, collecting_cost, training_cost
+
+_KEPT = 8
+"""How many architectures' initial weights are kept at hand."""
+
+
+class Workshop:
+    """Networks, initial weights and costs per architecture."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self._networks: dict[str, Networks] = {}
+        self._initial: OrderedDict[Architecture, State] = OrderedDict()
+        self._costs: dict[object, Cost] = {}
+        self._layouts: dict[int, torch.memory_format] = {}
+
+    def make(self, architecture: Architecture) -> dict[str, nn.Module]:
+        """Fresh networks for a client of this architecture, with their initial weights."""
+        setting = self.setting
+        with draws.initial_weights(draws.fold(setting.seed, "networks", architecture.key)):
+            made = setting.algorithm.networks(architecture.build(), setting.task)
+        return {name: module.to(setting.device, setting.dtype) for name, module in made.items()}
+
+    def inputs(self, net: Networks) -> Inputs:
+        """How this client's samples become inputs of its networks."""
+        layout = self._layouts.get(id(net), torch.contiguous_format)
+        return Inputs(self.setting.transform, self.setting.device, self.setting.dtype, layout)
+
+    def _lay_out(self, net: Networks) -> None:
+        """Turn networks for images to the layout in which CPUs convolve faster, if they can work in it."""
+        setting = self.setting
+        if setting.device.type != "cpu" or len(setting.task.shape) != 3:
+            return
+        x = torch.zeros(2, *setting.task.shape, dtype=setting.dtype).contiguous(memory_format=torch.channels_last)
+        trial = {name: copy.deepcopy(module).eval() for name, module in net.modules.items()}
+        for module in trial.values():
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        try:
+            Networks(trial)(x)
+        except RuntimeError:
+            return  # it reshapes by view(), which this layout does not allow
+        for module in net.modules.values():
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._layouts[id(net)] = torch.channels_last
+
+    def networks(self, architecture: Architecture) -> Networks:
+        """Networks into which the weights of any client of this architecture can be loaded."""
+        if architecture.key not in self._networks:
+            self._networks[architecture.key] = Networks(self.make(architecture))
+            self._lay_out(self._networks[architecture.key])
+        return self._networks[architecture.key]
+
+    def initial(self, architecture: Architecture) -> State:
+        """The weights a client of this architecture starts from."""
+        if architecture not in self._initial:
+            made = Networks(self.make(architecture)).state()
+            self._initial[architecture] = {name: tensor.cpu() for name, tensor in made.items()}
+        self._initial.move_to_end(architecture)
+        while len(self._initial) > _KEPT:
+            self._initial.popitem(last=False)
+        return self._initial[architecture]
+
+    def batch_sizes(self, net: Networks, phase: Phase, samples: int) -> list[int]:
+        """How one epoch of a phase over ``samples`` samples is cut into steps."""
+        learning = [net.modules[name] for name in phase.learning]
+        return sizes(samples, self.setting.training.batch_size, has_batch_norm(*learning))
+
+    def epochs(self, phase: Phase) -> int:
+        """How many epochs a phase lasts."""
+        return self.setting.training.epochs if phase.epochs is None else phase.epochs
+
+    def phase_flops(self, architecture: Architecture, phase: Phase, received: Received, steps: Sequence[int]) -> int:
+        """Operations of all epochs of a phase whose epochs have these batch sizes."""
+        loss = getattr(phase.loss, "__func__", phase.loss)
+        key = (architecture.key, getattr(loss, "__code__", loss), phase.learning, phase.views)
+        if key not in self._costs:
+            modules = self.networks(architecture).modules
+            self._costs[key] = training_cost(modules, phase, received, self.setting.task, self.setting.dtype)
+        return self.epochs(phase) * self._costs[key].of(steps)
+
+    def collecting_flops(self, architecture: Architecture, received: Received, samples: int) -> int:
+        """Operations of collecting over ``samples`` samples, taken one by one."""
+        key = (architecture.key, "collect")
+        if key not in self._costs:
+            modules = self.networks(architecture).modules
+            collect = self.setting.algorithm.collect
+            self._costs[key] = collecting_cost(modules, collect, received, self.setting.task, self.setting.dtype)
+        return self._costs[key].of([1] * samples)
+
+    def to_device(self, tensors: Received) -> dict[str, Tensor]:
+        """Copies of what was received, where the networks are."""
+        return {name: tensor.to(self.setting.device) for name, tensor in tensors.items()}

@@ -1,0 +1,298 @@
+"""The round loop: sample, broadcast, train, aggregate, evaluate, record, checkpoint."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from potluck import algorithms, draws
+from potluck.algorithms import Algorithm, State, Upload
+from potluck.client import Client, Samples
+from potluck.config import FederationConfig
+from potluck.contract import Round
+from potluck.data.transform import Transform
+from potluck.engines import Engine, Evaluation, Job, Outcome, Setting, find_device, make_engine
+from potluck.errors import ConfigError, PotluckError
+from potluck.joining import admit, common_task
+from potluck.metrics.protocol import History, client_scores, mean_scores
+from potluck.payload import Payload
+from potluck.run.record import RunRecord
+from potluck.settings import explain
+
+Watch = Callable[[dict[str, Any]], None]
+"""Called with each event of a run: ``{"event": "train" | "evaluate" | "round", ...}``."""
+
+
+class InterruptedRunError(PotluckError):
+    """The run was asked to stop, and did, after its last complete round."""
+
+
+class Federation:
+    """Clients that learn together by an algorithm.
+
+    >>> federation = Federation("pfedes", clients=clients, mu=0.1, epochs=2)     # doctest: +SKIP
+    >>> federation.run(rounds=50).summary["all_last"]                            # doctest: +SKIP
+
+    Args:
+        algorithm: Its name, or an instance of your own.
+        clients: The participants; they are not changed, but know afterwards how to ``predict``.
+        fraction: Share of the clients that take part in a round.
+        seed: The one seed of every random draw.
+        engine: Where clients execute.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``auto``.
+        out: Folder of the run; without one, everything stays in memory.
+        public: Samples that everybody may see, for algorithms that need them.
+        transform: How inputs are normalised and augmented; by default they are used as they are.
+        config: What to write as the run's configuration, if this is part of a larger one.
+        **settings: Any other setting of :class:`potluck.config.FederationConfig` (``epochs``, ``batch_size``,
+            ``learning_rate``, ``evaluate_every``, ...) and the algorithm's own (``mu``).
+    """
+
+    def __init__(
+        self,
+        algorithm: str | Algorithm,
+        clients: Sequence[Client],
+        *,
+        fraction: float = 1.0,
+        seed: int = 0,
+        engine: str = "auto",
+        device: str = "auto",
+        out: str | Path | None = None,
+        public: Samples | None = None,
+        transform: Transform | None = None,
+        config: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        ours = {key: settings.pop(key) for key in list(settings) if key in FederationConfig.model_fields}
+        try:
+            self.config = FederationConfig(fraction=fraction, seed=seed, engine=engine, device=device, **ours)
+        except ValidationError as error:
+            raise ConfigError(explain(error, FederationConfig)) from error
+        self.algorithm = _algorithm(algorithm, settings)
+        self.clients = list(clients)
+        self.cohort_size = cohort_size(len(self.clients), fraction)
+        where = self.device = find_device(device)
+        self.task = common_task(self.clients, self.algorithm)
+        self._members = admit(self.clients, self.algorithm, seed, where)
+        shared_samples = Client(self.clients[0].architecture, public).train if public is not None else None
+        setting = Setting(
+            algorithm=self.algorithm,
+            task=self.task,
+            training=self.config,
+            transform=transform or Transform(),
+            seed=seed,
+            device=where,
+            dtype=getattr(torch, self.config.precision),
+            public=shared_samples.to(where) if shared_samples is not None else None,
+        )
+        self.engine: Engine = make_engine(engine, setting)
+        self._setting = setting
+        self._record = RunRecord(Path(out) if out is not None else None, config or self._plain_config())
+        self._stop = False
+        self.history = History()
+        with draws.initial_weights(draws.fold(seed, "server")):
+            self._server = _cast(self.algorithm.server_state(self.task), setting.dtype)
+        for number, client in enumerate(self.clients):
+            client.join(self, number)
+
+    # ---- running --------------------------------------------------------------------------------------------------
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that are over."""
+        return self.history.rounds[-1]["round"] if self.history.rounds else 0
+
+    def run(self, rounds: int, *, watch: Watch | None = None) -> History:
+        """Run until ``rounds`` rounds are over, and give the history of all of them."""
+        watch = watch or _ignore
+        if rounds < 1:
+            raise ConfigError(f"rounds: {rounds} is not at least 1.")
+        self._record.begin()
+        try:
+            start = 0 if self.algorithm.enrolls and not self.history.rounds else self.rounds + 1
+            for number in range(start, rounds + 1):
+                self._round(Round(number, rounds, draws.fold(self.config.seed, "server", number)), watch)
+        except BaseException as error:
+            self._record.abandon_round()
+            if isinstance(error, PotluckError):
+                self._record.checkpoint(self.rounds, self._server)
+            raise
+        finally:
+            self._record.close()
+        return self.history
+
+    def restore(self, *, to_read: bool = False) -> list[str]:
+        """Go to the newest whole checkpoint in the run's folder; what was wrong with newer ones.
+
+        Without ``to_read`` this is for a run that stopped: :meth:`run` then goes on with it.
+        """
+        found = self._record.restore(to_read=to_read)
+        if found.server is not None:
+            self._server = found.server
+        self.history = found.history
+        return found.problems
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Write the run's summary: it is over."""
+        self._record.finish(summary)
+
+    def stop(self) -> None:
+        """Ask a running federation to stop at the next client; :meth:`run` then raises :class:`InterruptedRunError`."""
+        self._stop = True
+
+    def _round(self, round: Round, watch: Watch) -> None:
+        begin = time.perf_counter()
+        chosen = range(len(self._members)) if round.number == 0 else self.cohort(round.number)
+        jobs = {number: self._job(number, round) for number in chosen}
+        outcomes: dict[int, Outcome] = {}
+        for outcome in self.engine.train(round, list(jobs.values())):
+            self._record.states.stage(outcome.client, round.number, outcome.state)
+            # The state is in good hands: what is kept here of it is only what a record needs.
+            outcomes[outcome.client] = replace(outcome, state={})
+            self._check_stop()
+            watch({"event": "train", "done": len(outcomes), "total": len(jobs)})
+        evaluations = {number: outcomes[number].evaluation for number in chosen}
+        everyone = self._evaluate_all(round, evaluations, watch) if self._everyone_due(round) else None
+        server = self._aggregate(round, [outcomes[number] for number in chosen])
+        record = self._round_record(round, jobs, outcomes, everyone)
+        lines = [self._client_record(round, e, jobs, outcomes) for e in (everyone or evaluations).values()]
+        self._server = server
+        self.history.rounds.append(record)
+        if everyone is not None:
+            scores = [client_scores(everyone[number])["accuracy"] for number in sorted(everyone)]
+            self.history.client_accuracy = scores
+        record["seconds"] = time.perf_counter() - begin
+        self._record.commit_round(record, lines)
+        if round.number % self.config.checkpoint_every == 0 or round.number == round.total:
+            self._record.checkpoint(round.number, server)
+        watch({"event": "round", **record})
+
+    def cohort(self, round: int) -> list[int]:
+        """The clients that take part in a round, in the order of their ids."""
+        order = draws.permutation(draws.fold(self.config.seed, "cohort", round), len(self._members))
+        return sorted(order[: self.cohort_size].tolist())
+
+    def _everyone_due(self, round: Round) -> bool:
+        return round.number > 0 and (round.number % self.config.evaluate_every == 0 or round.number == round.total)
+
+    def _check_stop(self) -> None:
+        if self._stop:
+            self._stop = False
+            raise InterruptedRunError(f"stopped after round {self.rounds}.")
+
+    # ---- the server -----------------------------------------------------------------------------------------------
+
+    def _job(self, number: int, round: Round) -> Job:
+        payload = self.algorithm.broadcast(self._server, number, round)
+        return Job(self._members[number], lambda: self._record.states.get(number), payload)
+
+    def _aggregate(self, round: Round, outcomes: Sequence[Outcome]) -> State:
+        uploads = [Upload(outcome.client, outcome.upload) for outcome in outcomes]
+        for upload in uploads:
+            self.algorithm.check(upload, self._server, self.task)
+        return self.algorithm.aggregate(self._server, uploads, round, self.task)
+
+    # ---- evaluation -----------------------------------------------------------------------------------------------
+
+    def _evaluate_all(self, round: Round, done: dict[int, Evaluation], watch: Watch) -> dict[int, Evaluation]:
+        """Everyone before the server combines: the cohort as just evaluated, the others with what they last held."""
+        others = [number for number in range(len(self._members)) if number not in done]
+        everyone = dict(done)
+        jobs: Iterator[Job] = (self._job(number, round) for number in others)
+        for count, evaluation in enumerate(self.engine.evaluate(jobs), 1):
+            everyone[evaluation.client] = evaluation
+            self._check_stop()
+            watch({"event": "evaluate", "done": count, "total": len(others)})
+        return dict(sorted(everyone.items()))
+
+    def logits(self, client: Client, x: Tensor) -> Tensor:
+        """The outputs of one client's personal model."""
+        return self.engine.predict(self._job(client.id, self._now()), x)
+
+    def networks(self, client: Client) -> dict[str, nn.Module]:
+        """Copies of the networks a client holds now."""
+        return self.engine.networks(self._job(client.id, self._now()))
+
+    def _now(self) -> Round:
+        return Round(self.rounds, max(self.rounds, 1))
+
+    # ---- records --------------------------------------------------------------------------------------------------
+
+    def _round_record(
+        self, round: Round, jobs: dict[int, Job], outcomes: dict[int, Outcome], everyone: dict[int, Evaluation] | None
+    ) -> dict[str, Any]:
+        losses = [outcome.loss for outcome in outcomes.values() if math.isfinite(outcome.loss)]
+        return {
+            "round": round.number,
+            "cohort": sorted(jobs),
+            "loss": sum(losses) / len(losses) if losses else None,
+            "participants": mean_scores([outcomes[number].evaluation for number in sorted(outcomes)]),
+            "all": mean_scores(list(everyone.values())) if everyone is not None else None,
+            **_bytes("up", [outcome.upload for outcome in outcomes.values()]),
+            **_bytes("down", [job.payload for job in jobs.values()]),
+            "flops": sum(outcome.flops for outcome in outcomes.values()),
+        }
+
+    @staticmethod
+    def _client_record(
+        round: Round, evaluation: Evaluation, jobs: dict[int, Job], outcomes: dict[int, Outcome]
+    ) -> dict[str, Any]:
+        record: dict[str, Any] = {"round": round.number, "client": evaluation.client, **client_scores(evaluation)}
+        outcome = outcomes.get(evaluation.client)
+        if outcome is not None:
+            record["loss"] = outcome.loss if math.isfinite(outcome.loss) else None
+            record |= _bytes("up", [outcome.upload]) | _bytes("down", [jobs[evaluation.client].payload])
+            record["flops"] = outcome.flops
+        return record
+
+    def _plain_config(self) -> dict[str, Any]:
+        settings = {key: value for key, value in self.config.model_dump(mode="json").items() if value is not None}
+        method = {"name": self.algorithm.name, **self.algorithm.model_dump(mode="json")}
+        return {"version": 1, "data": "given", "clients": len(self.clients), **settings, "algorithm": method}
+
+
+def cohort_size(clients: int, fraction: float) -> int:
+    """How many clients take part in a round: the fraction of them, rounded down.
+
+    >>> cohort_size(100, 0.29)      # int(0.29 * 100) would be 28
+    29
+    """
+    if clients < 1:
+        raise ConfigError("a federation needs at least one client.")
+    size = math.floor(fraction * clients + 1e-9)
+    if size < 1:
+        raise ConfigError(f"fraction {fraction} of {clients} clients selects nobody: give at least {1 / clients:.3g}.")
+    return size
+
+
+def _algorithm(algorithm: str | Algorithm, settings: dict[str, Any]) -> Algorithm:
+    if isinstance(algorithm, str):
+        return algorithms.algorithm(algorithm, settings)
+    if settings:
+        raise ConfigError(
+            f"unknown settings {', '.join(settings)}: an algorithm given as an instance has its own already."
+        )
+    return algorithm
+
+
+def _cast(state: State, dtype: torch.dtype) -> State:
+    return {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in state.items()}
+
+
+def _bytes(direction: str, payloads: Sequence[Payload]) -> dict[str, int]:
+    return {
+        f"bytes_{direction}": sum(payload.encoded_bytes for payload in payloads),
+        f"tensor_bytes_{direction}": sum(payload.tensor_bytes for payload in payloads),
+    }
+
+
+def _ignore(event: dict[str, Any]) -> None:
+    """Watch nothing."""

@@ -1,0 +1,108 @@
+"""Who may take part: what clients must have in common for an algorithm to work."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from potluck import draws
+from potluck.algorithms import Algorithm, find, names
+from potluck.client import Client
+from potluck.contract import Task
+from potluck.data.examples import Examples
+from potluck.errors import ConfigError, DataError, ModelError
+from potluck.models import output_width, split
+
+
+def common_task(clients: Sequence[Client], algorithm: Algorithm) -> Task:
+    """The task that all clients share; an error that names the client where they do not fit together."""
+    shape = tuple(clients[0].train.x.shape[1:])
+    for number, client in enumerate(clients):
+        if len(client.train) == 0:
+            raise DataError(f"client {number} has no training samples.")
+        if tuple(client.train.x.shape[1:]) != shape:
+            raise DataError(
+                f"client {number} has inputs of shape {tuple(client.train.x.shape[1:])}, client 0 of {shape}: "
+                "all clients learn one task."
+            )
+    sizes = _model_sizes(clients, shape)
+    outputs = {classes for classes, _ in sizes.values()}
+    if len(outputs) > 1:
+        raise ModelError(
+            f"the models have {' and '.join(map(str, sorted(outputs)))} outputs: all clients learn one task."
+        )
+    (classes,) = outputs
+    _check_labels(clients, classes)
+    widths = {width for _, width in sizes.values()}
+    _check_needs(algorithm, len(sizes), widths)
+    build = clients[0].architecture.build if len(sizes) == 1 else None
+    return Task(shape, classes, widths.pop() if len(widths) == 1 else None, build)
+
+
+def _model_sizes(clients: Sequence[Client], shape: tuple[int, ...]) -> dict[str, tuple[int, int]]:
+    """Outputs and representation width of every architecture."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for number, client in enumerate(clients):
+        if client.architecture.key not in sizes:
+            model = client.architecture.build()
+            try:
+                body = split(model, shape)["body"]
+                sizes[client.architecture.key] = output_width(model, shape), output_width(body, shape)
+            except ModelError as error:
+                raise ModelError(f"the model of client {number}: {error}") from error
+    return sizes
+
+
+def _check_needs(algorithm: Algorithm, architectures: int, widths: set[int]) -> None:
+    if "equal models" in algorithm.needs and architectures > 1:
+        others = ", ".join(name for name in names() if "equal models" not in find(name).needs)
+        raise ConfigError(
+            f"{algorithm.title} needs one architecture on every client, and these hold {architectures}: give all "
+            f"the same (--models cnn-1), or use a method for unlike models: {others}."
+        )
+    if "equal width" in algorithm.needs and len(widths) > 1:
+        raise ConfigError(
+            f"{algorithm.title} needs representations of one width on every client, and these have "
+            f"{', '.join(map(str, sorted(widths)))}: end every body in a layer of the same width."
+        )
+
+
+def _check_labels(clients: Sequence[Client], classes: int) -> None:
+    seen: set[int] = set()
+    for number, client in enumerate(clients):
+        for examples in (client.train, client.validation, client.test, client.holdout):
+            y: Tensor = examples.y
+            if id(y) in seen or len(y) == 0:
+                continue
+            seen.add(id(y))
+            if int(y.min()) < 0 or int(y.max()) >= classes:
+                raise DataError(
+                    f"client {number} has labels from {int(y.min())} to {int(y.max())}, and the models {classes} "
+                    "outputs: labels count from 0."
+                )
+
+
+def admit(clients: Sequence[Client], algorithm: Algorithm, seed: int, device: torch.device) -> list[Client]:
+    """The clients as the federation works with them: numbered, holdout set aside, data on the device."""
+    moved: dict[int, Tensor] = {}
+    members = []
+    for number, client in enumerate(clients):
+        member = copy.copy(client)
+        member.id = number
+        if algorithm.holdout_share and not len(client.holdout):
+            member.train, member.holdout = _set_aside(client.train, algorithm.holdout_share, seed, number)
+        for name in ("train", "validation", "test", "holdout"):
+            setattr(member, name, getattr(member, name).to(device, moved))
+        members.append(member)
+    return members
+
+
+def _set_aside(train: Examples, share: float, seed: int, client: int) -> tuple[Examples, Examples]:
+    if len(train) < 2:
+        raise DataError(f"client {client} has {len(train)} training sample, too few to set a holdout share aside.")
+    order = draws.permutation(draws.fold(seed, "holdout", client), len(train), train.y.device)
+    count = min(max(round(share * len(train)), 1), len(train) - 1)
+    return train.only(order[count:].sort().values), train.only(order[:count].sort().values)

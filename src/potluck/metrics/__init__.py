@@ -1,0 +1,1 @@
+"""Accuracy under a named protocol, bytes, FLOPs."""

@@ -1,0 +1,88 @@
+"""The three named protocols under which an accuracy is reported.
+
+A client's accuracy is measured with the networks it holds after its local training and before the server combines;
+clients outside the cohort are measured with what they last held. A mean over clients is unweighted.
+
+- ``all_last``: all clients, last round. The headline.
+- ``all_best_validation``: all clients, in the round that was best by validation accuracy. None without validation data.
+- ``participants_best``: the clients of a round's cohort, best round by test accuracy. What the papers report; it picks
+  among noisy means on test data, and is kinder by several points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from potluck.engines.base import Evaluation
+
+MEANING = {
+    "all_last": "all clients, last round",
+    "all_best_validation": "all clients, best round by validation",
+    "participants_best": "participants, best round (the papers' protocol)",
+}
+
+_SCORES = ("accuracy", "balanced_accuracy", "macro_f1")
+
+
+def client_scores(evaluation: Evaluation) -> dict[str, float | None]:
+    """One client's scores as they are recorded."""
+    test, validation = evaluation.test, evaluation.validation
+    scores: dict[str, float | None] = {name: getattr(test, name) if test else None for name in _SCORES}
+    return {**scores, "validation_accuracy": validation.accuracy if validation else None}
+
+
+def mean_scores(evaluations: Sequence[Evaluation]) -> dict[str, float | None]:
+    """Unweighted means over clients; a client without samples does not count."""
+    rows = [client_scores(evaluation) for evaluation in evaluations]
+    return {name: _mean(row[name] for row in rows) for name in (*_SCORES, "validation_accuracy")}
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present else None
+
+
+@dataclass
+class History:
+    """What happened, round by round.
+
+    Attributes:
+        rounds: One record per round, as in ``rounds.jsonl``.
+        client_accuracy: Test accuracy of every client, in the order of their ids, when all were last evaluated.
+    """
+
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    client_accuracy: list[float | None] = field(default_factory=list)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The run in numbers: accuracy under each protocol, and what it cost."""
+        return {
+            **self._protocols(),
+            "client_accuracy": self.client_accuracy,
+            "rounds": len([record for record in self.rounds if record["round"] > 0]),
+            **{name: sum(record[name] for record in self.rounds) for name in COSTS},
+        }
+
+    def _protocols(self) -> dict[str, Any]:
+        everyone = [record for record in self.rounds if record["all"] is not None]
+        validated = [record for record in everyone if record["all"]["validation_accuracy"] is not None]
+        scored = [record for record in self.rounds if record["participants"]["accuracy"] is not None]
+        # Of equal rounds the first counts, as it does for a reader who watches.
+        chosen = max(validated, key=lambda record: record["all"]["validation_accuracy"], default=None)
+        best = max(scored, key=lambda record: record["participants"]["accuracy"], default=None)
+        last = everyone[-1] if everyone else None
+        return {
+            "all_last": last and last["all"]["accuracy"],
+            "all_last_round": last and last["round"],
+            "all_best_validation": chosen and chosen["all"]["accuracy"],
+            "all_best_validation_round": chosen and chosen["round"],
+            "participants_best": best and best["participants"]["accuracy"],
+            "participants_best_round": best and best["round"],
+        }
+
+
+COSTS = ("bytes_up", "bytes_down", "tensor_bytes_up", "tensor_bytes_down", "flops")
+"""What each round's record counts: bytes as encoded, bytes of numbers alone, and operations, over the whole cohort."""

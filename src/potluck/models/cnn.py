@@ -1,0 +1,72 @@
+"""CNN-1 to CNN-5: the five networks of pFedES, FedGH and pFedAFM, from 2.6 down to 0.7 million parameters.
+
+Two unpadded 5x5 convolutions, each followed by ReLU and 2x2 max-pooling, then three linear layers. The 500 numbers
+after the second of these (and its ReLU) are what the papers call the *representation*; the third is the *header*.
+
+The sizes printed in the papers (10.00, 6.92, 5.04, 3.81, 2.55 MB of CIFAR-10 weights) agree with these networks but for
+CNN-4, which has 4.04 MB, and the last digit of CNN-5, which has 2.556 MB.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from potluck.errors import ModelError
+
+REPRESENTATION = 500
+"""Width of the representation, the same in all five networks: a header of one fits every other."""
+
+# Filters of the second convolution and width of the first linear layer: all in which the five networks differ.
+_WIDTHS = {1: (32, 2000), 2: (16, 2000), 3: (32, 1000), 4: (32, 800), 5: (32, 500)}
+
+_SMALLEST = 16  # 16 -> 12 -> 6 -> 2 -> 1: below this nothing is left after the second pooling
+
+
+class CNN(nn.Module):
+    """One of the papers' five networks, for images of any size from 16x16 and any number of classes.
+
+    Args:
+        number: 1 to 5.
+        shape: channels, height and width of an image.
+        classes: how many classes there are.
+
+    >>> model = CNN(5, (3, 32, 32), 10)
+    >>> sum(p.numel() for p in model.parameters())
+    670058
+    """
+
+    def __init__(self, number: int, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        if number not in _WIDTHS:
+            raise ModelError(f"there is no CNN-{number}: the papers have CNN-1 to CNN-5.")
+        if len(shape) != 3:
+            raise ModelError(f"CNN-{number} takes images [channels, height, width], not inputs of shape {list(shape)}.")
+        channels, height, width = shape
+        if min(height, width) < _SMALLEST or channels < 1:
+            raise ModelError(
+                f"CNN-{number} cannot take images of shape {list(shape)}: it needs at least one channel and "
+                f"{_SMALLEST}x{_SMALLEST} pixels. Enlarge the images, or choose another model."
+            )
+        if classes < 1:
+            raise ModelError(f"CNN-{number} needs at least one class, not {classes}.")
+        filters, hidden = _WIDTHS[number]
+        self.conv1 = nn.Conv2d(channels, 16, 5)
+        self.conv2 = nn.Conv2d(16, filters, 5)
+        self.fc1 = nn.Linear(filters * _left(height) * _left(width), hidden)
+        self.fc2 = nn.Linear(hidden, REPRESENTATION)
+        self.fc3 = nn.Linear(REPRESENTATION, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores (logits) of a batch of images."""
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        x = F.relu(self.fc1(x.flatten(1)))
+        x = F.relu(self.fc2(x))
+        logits: Tensor = self.fc3(x)
+        return logits
+
+
+def _left(side: int) -> int:
+    """Pixels of a side that are left after both convolutions and poolings."""
+    return ((side - 4) // 2 - 4) // 2

@@ -1,0 +1,123 @@
+"""What a run looks like on the terminal: what will run, how it goes, what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.tree import Tree
+
+from potluck.algorithms import find
+from potluck.config import RunConfig
+from potluck.experiment import default_models
+from potluck.federation import Federation, Watch
+from potluck.metrics.protocol import MEANING
+from potluck.report.format import duration, operations, percent, size
+
+
+def announce(console: Console, config: RunConfig, federation: Federation) -> None:
+    """Say what will run."""
+    method = config.method()
+    settings = ", ".join(f"{key} {value}" for key, value in method.model_dump().items() if value is not None)
+    samples = [len(client.train) for client in federation.clients]
+    tests = [len(client.test) for client in federation.clients]
+    tree = Tree(f"[bold]{method.title}[/bold]" + (f"  ({settings})" if settings else ""), highlight=True)
+    tree.add(
+        f"data       {config.data}, {config.partition}, {_span(samples)} training and {_span(tests)} test samples each"
+    )
+    tree.add(f"clients    {config.clients}, {federation.cohort_size} per round, models {default_models(config)}")
+    tree.add(
+        f"training   {config.rounds} rounds of {config.epochs} epochs, batches of {config.batch_size}, "
+        f"{config.optimizer} at {config.learning_rate}, augmentation {config.augmentation}"
+    )
+    tree.add(f"engine     {federation.engine.name} on {federation.device}, seed {config.seed}")
+    console.print(tree)
+
+
+def _span(counts: list[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+@contextmanager
+def progress(console: Console, rounds: int, done: int) -> Iterator[Watch]:
+    """A live bar over the rounds: round, accuracy, time left."""
+    bar = Progress(
+        TextColumn("round"),
+        MofNCompleteColumn(),
+        BarColumn(),
+        TextColumn("accuracy {task.fields[accuracy]} %"),
+        TextColumn("[dim]{task.fields[doing]}[/dim]"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+        console=console,
+        speed_estimate_period=3600,
+    )
+    with bar:
+        task = bar.add_task("rounds", total=rounds, completed=done, accuracy="-", doing="")
+
+        def watch(event: dict[str, Any]) -> None:
+            if event["event"] == "round":
+                accuracy = event["all"] or event["participants"]
+                bar.update(task, completed=event["round"], accuracy=percent(accuracy["accuracy"]), doing="")
+            else:
+                verb = "training" if event["event"] == "train" else "evaluating everyone"
+                bar.update(task, doing=f"{verb} {event['done']}/{event['total']}")
+
+        yield watch
+
+
+def result_table(summaries: Mapping[str, Mapping[str, Any]], seconds: Mapping[str, float]) -> Table:
+    """Runs side by side: accuracy under each named protocol, and what it cost."""
+    table = Table(
+        title="Test accuracy (%), mean over clients",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        caption="particip., best: the papers' protocol; chosen on test data, and so kinder",
+        caption_justify="left",
+    )
+    table.add_column("method\nrun", overflow="fold", min_width=12)
+    headings = ("all,\nlast", "all, best\nby valid.", "particip.,\nbest", "bytes\nup", "bytes\ndown", "FLOP", "time")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, summary in summaries.items():
+        table.add_row(
+            f"[bold]{find(summary['algorithm']['name']).title}[/bold]\n[dim]{escape(name)}[/dim]",
+            *(percent(summary[protocol]) for protocol in MEANING),
+            size(summary["bytes_up"]),
+            size(summary["bytes_down"]),
+            operations(summary["flops"]),
+            duration(seconds[name]),
+        )
+    return table
+
+
+def client_table(accuracies: Iterable[float | None]) -> Table:
+    """Every client's accuracy when all were last evaluated, with the spread."""
+    values = list(accuracies)
+    known = sorted(value for value in values if value is not None)
+    table = Table(
+        title="Accuracy of each client, when all were last evaluated (%)",
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        show_header=False,
+        caption_justify="left",
+    )
+    for row in range(0, len(values), 10):
+        table.add_row(f"[dim]{row}[/dim]", *(percent(value) for value in values[row : row + 10]))
+    if known:
+        table.caption = (
+            f"lowest {percent(known[0])}, median {percent(known[len(known) // 2])}, highest {percent(known[-1])}"
+        )
+    return table

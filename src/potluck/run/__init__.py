@@ -1,0 +1,1 @@
+"""One experiment on disk: everything needed to resume, report and predict."""

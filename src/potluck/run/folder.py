@@ -1,0 +1,180 @@
+"""The folder of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from potluck import __version__
+from potluck.errors import RunError
+from potluck.run.files import write_bytes, write_json
+from potluck.run.toml import to_toml
+
+RECORDS = ("rounds.jsonl", "clients.jsonl")
+
+
+class RunFolder:
+    """A run on disk: ``config.toml``, ``environment.json``, records, checkpoints, the clients' networks, a summary.
+
+    Use :meth:`create` for a new run and :meth:`open` for one that exists.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._open: dict[str, IO[bytes]] = {}
+        self._lock: IO[bytes] | None = None
+
+    @classmethod
+    def create(cls, path: Path, config: dict[str, Any]) -> RunFolder:
+        """Make the folder, with its configuration in it, at once: it is there with all of it or not at all."""
+        refuse_existing(path)
+        parent = path.parent
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=parent))
+            draft.chmod(0o755)
+        except OSError as error:
+            raise RunError(
+                f"cannot make a run folder in {parent}: {error.strerror or error}. Give another --out."
+            ) from error
+        try:
+            write_bytes(draft / "config.toml", to_toml(config).encode())
+            write_json(draft / "environment.json", environment())
+            draft.rename(path)
+        except (OSError, RunError) as error:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise RunError(f"cannot make the run folder {path}: {error}") from error
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """A run that exists."""
+        if not (path / "config.toml").is_file():
+            raise RunError(f"no run in {path}: there is no config.toml in it.")
+        return cls(path)
+
+    def config(self) -> dict[str, Any]:
+        """The configuration as it stands in ``config.toml``."""
+        path = self.path / "config.toml"
+        try:
+            return tomllib.loads(path.read_text())
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunError(f"cannot read {path}: {error}.") from error
+        except tomllib.TOMLDecodeError as error:
+            raise RunError(f"{path} is not valid TOML: {error}.") from error
+
+    def summary(self) -> dict[str, Any] | None:
+        """The summary of a finished run."""
+        path = self.path / "summary.json"
+        if not path.is_file():
+            return None
+        try:
+            summary: dict[str, Any] = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise RunError(f"cannot read {path}: {error}.") from error
+        return summary
+
+    def refuse_finished(self) -> None:
+        """Raise unless there is something left to run."""
+        if self.summary() is not None:
+            raise RunError(f"{self.path} is finished. See it with 'potluck show {self.path}'.")
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Write the summary: the run is over."""
+        write_json(self.path / "summary.json", summary)
+
+    # ---- one process at a time ------------------------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """Keep other processes from running in this folder; given back when this one ends, however it ends."""
+        try:
+            import fcntl
+        except ImportError:  # pragma: no cover (Windows has no such lock)
+            return
+        try:
+            self._lock = (self.path / ".lock").open("wb")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunError(f"{self.path} is being run by another process: wait for it, or stop it.") from error
+        except OSError as error:
+            raise RunError(f"cannot write in {self.path}: {error.strerror or error}.") from error
+
+    def close(self) -> None:
+        """Close every open file."""
+        for file in (*self._open.values(), *([self._lock] if self._lock else [])):
+            file.close()
+        self._open.clear()
+        self._lock = None
+
+    # ---- records --------------------------------------------------------------------------------------------------
+
+    def append(self, name: str, *records: dict[str, Any]) -> None:
+        """Add lines to a file of records, and hand them to the system at once."""
+        try:
+            file = self._records(name)
+            for record in records:
+                file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
+            file.flush()
+        except OSError as error:
+            raise RunError(f"cannot write {self.path / name}: {error.strerror or error}.") from error
+
+    def lengths(self) -> dict[str, int]:
+        """The length of each file of records, in bytes."""
+        return {name: self._records(name).tell() for name in RECORDS}
+
+    def cut(self, lengths: dict[str, int]) -> None:
+        """Cut the files of records back to these lengths."""
+        for name in RECORDS:
+            file = self._records(name)
+            file.truncate(lengths.get(name, 0))
+            file.seek(0, os.SEEK_END)
+
+    def records(self, name: str) -> Iterator[dict[str, Any]]:
+        """The records of a file; a last line that is still being written does not count."""
+        path = self.path / name
+        if not path.is_file():
+            return
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    yield json.loads(line)
+                except ValueError as error:
+                    raise RunError(f"line {number} of {path} is damaged: {error}.") from error
+
+    def _records(self, name: str) -> IO[bytes]:
+        if name not in self._open:
+            self._open[name] = (self.path / name).open("ab")
+        return self._open[name]
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise if a new run cannot go into ``path``."""
+    if path.exists():
+        raise RunError(f"{path} exists already. Give another --out, or go on with it: potluck resume {path}")
+
+
+def environment() -> dict[str, Any]:
+    """What the run ran on."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "version": 1,
+        "potluck": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "cpu_threads": torch.get_num_threads(),
+        "gpu": gpu,
+        "command": sys.argv,
+    }

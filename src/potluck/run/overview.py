@@ -1,0 +1,35 @@
+"""A run on disk at a glance, finished or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from potluck.config import make_config
+from potluck.errors import RunError
+from potluck.experiment import summarize
+from potluck.run.folder import RunFolder
+from potluck.run.record import read_history
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What is known of a run."""
+
+    summary: dict[str, Any]
+    seconds: float
+    finished: bool
+
+
+def overview(path: Path) -> Overview:
+    """Read a run; one that is not finished is summarised as far as it got."""
+    folder = RunFolder.open(path)
+    history = read_history(folder)
+    seconds = sum(record["seconds"] for record in history.rounds)
+    summary = folder.summary()
+    if summary is not None:
+        return Overview(summary, seconds, finished=True)
+    if not history.rounds:
+        raise RunError(f"{path} has no finished round to show yet. Go on with it: potluck resume {path}")
+    return Overview(summarize(make_config(folder.config()), history), seconds, finished=False)

@@ -1,0 +1,121 @@
+"""What a federation keeps of itself: in memory, and in a run's folder if it has one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from potluck.algorithms.base import State
+from potluck.errors import RunError
+from potluck.metrics.protocol import History
+from potluck.run.checkpoint import Checkpoint, Checkpoints
+from potluck.run.folder import RECORDS, RunFolder
+from potluck.run.states import ClientStates
+
+
+@dataclass(frozen=True)
+class Restored:
+    """Where a run goes on: from the beginning, unless there was a checkpoint."""
+
+    history: History = field(default_factory=History)
+    server: State | None = None
+    problems: list[str] = field(default_factory=list)
+
+
+class RunRecord:
+    """Client states, records and checkpoints of one run.
+
+    Args:
+        path: The run's folder; ``None`` keeps everything in memory.
+        config: What to write as its configuration.
+    """
+
+    def __init__(self, path: Path | None, config: dict[str, Any]) -> None:
+        self.path = path
+        self.states = ClientStates(path / "clients" if path else None)
+        self._config = config
+        self._folder: RunFolder | None = None
+        self._checkpoints = Checkpoints(path / "checkpoint", self.states) if path else None
+        self._saved: int | None = None
+
+    def begin(self) -> None:
+        """Make the folder if it is not there yet, and keep other processes out of it."""
+        if self.path is not None and self._folder is None:
+            self._folder = RunFolder.create(self.path, self._config)
+        if self._folder is not None:
+            self._folder.lock()
+
+    def commit_round(self, round: dict[str, Any], clients: list[dict[str, Any]]) -> None:
+        """A round is over: what was staged counts, and its records are written."""
+        self.states.commit()
+        if self._folder is not None:
+            self._folder.append("clients.jsonl", *clients)
+            self._folder.append("rounds.jsonl", round)
+
+    def abandon_round(self) -> None:
+        """A round failed: nothing of it counts."""
+        self.states.discard()
+
+    def checkpoint(self, round: int, server: State) -> None:
+        """Make a point to resume from."""
+        if self._folder is not None and self._checkpoints is not None and round != self._saved:
+            self._checkpoints.save(round, self._config, self._folder.lengths(), server)
+            self._saved = round
+
+    def restore(self, *, to_read: bool = False) -> Restored:
+        """Open the folder at its newest whole checkpoint.
+
+        To go on with the run, its records are cut back to the checkpoint, and other processes kept out; ``to_read``
+        changes nothing, and takes finished runs too.
+        """
+        if self.path is None or self._checkpoints is None:
+            raise RunError("a federation without a folder (out=...) has nothing to restore.")
+        folder = RunFolder.open(self.path)
+        if not to_read:
+            folder.refuse_finished()
+            folder.lock()
+        found = self._checkpoints.newest()
+        lengths = found.checkpoint.records if found else dict.fromkeys(RECORDS, 0)
+        if found:
+            self._refuse_changes(found.checkpoint)
+            self.states.restore(found.checkpoint.clients)
+            self._saved = found.checkpoint.round
+        if not to_read:
+            folder.cut(lengths)
+            self._folder = folder
+        if not found:
+            return Restored()
+        return Restored(read_history(folder, found.checkpoint.round), found.server, found.problems)
+
+    def _refuse_changes(self, checkpoint: Checkpoint) -> None:
+        before, now = checkpoint.config, self._config
+        changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        if changed:
+            details = "; ".join(f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in changed)
+            raise RunError(
+                f"the configuration of {self.path} has changed since its checkpoint: {details}. "
+                "Put it back, or start a new run."
+            )
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """The run is over."""
+        if self._folder is not None:
+            self._folder.finish(summary)
+
+    def close(self) -> None:
+        """Close the folder's files."""
+        if self._folder is not None:
+            self._folder.close()
+
+
+def read_history(folder: RunFolder, last: int | None = None) -> History:
+    """The history in a run's records, up to the round ``last``."""
+    rounds = [record for record in folder.records("rounds.jsonl") if last is None or record["round"] <= last]
+    evaluated = [record["round"] for record in rounds if record["all"] is not None]
+    accuracy: dict[int, float | None] = {}
+    if evaluated:
+        for record in folder.records("clients.jsonl"):
+            if record["round"] == evaluated[-1]:
+                accuracy[record["client"]] = record["accuracy"]
+    return History(rounds, [accuracy[client] for client in sorted(accuracy)])

@@ -1,0 +1,128 @@
+"""The networks that clients hold between rounds: in memory while there is room, in the run's folder otherwise."""
+
+from __future__ import annotations
+
+import shutil
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from potluck.algorithms.base import State
+from potluck.run.files import read_tensors, write_tensors
+
+Version = tuple[int, int]
+"""The round in which a client's state was made, and the checksum of its file."""
+
+MEMORY = 512 << 20
+"""Bytes of client states that are kept in memory when there is a folder for the rest."""
+
+
+class ClientStates:
+    """States by client; only clients that have trained have one.
+
+    A state is never overwritten: each round makes new files, so that a checkpoint stays whole while later rounds
+    go on, and a round that fails half-way leaves nothing behind but files that nobody refers to.
+
+    Args:
+        folder: Where states go when memory is full; ``None`` keeps them all in memory.
+        memory: How many bytes may stay in memory when there is a folder.
+    """
+
+    def __init__(self, folder: Path | None, memory: int = MEMORY) -> None:
+        self._folder = folder
+        self._room = memory
+        self._rounds: dict[int, int] = {}
+        self._staged: dict[int, int] = {}
+        self._memory: OrderedDict[tuple[int, int], State] = OrderedDict()
+        self._written: dict[tuple[int, int], int] = {}
+        self._bytes = 0
+
+    def get(self, client: int) -> State | None:
+        """What a client held after the last committed round; ``None`` if it never trained."""
+        if client not in self._rounds:
+            return None
+        entry = (client, self._rounds[client])
+        if entry not in self._memory:
+            self._keep(entry, read_tensors(self._path(entry)))
+        self._memory.move_to_end(entry)
+        return self._memory[entry]
+
+    def stage(self, client: int, round: int, state: State) -> None:
+        """Take a client's state of a round that is not over yet."""
+        entry = (client, round)
+        # A round that was begun before and given up may have left a state of the same name.
+        self._forget(entry)
+        self._written.pop(entry, None)
+        self._staged[client] = round
+        self._keep(entry, state)
+
+    def commit(self) -> None:
+        """The round is over: what was staged is what the clients hold."""
+        for client, round in self._staged.items():
+            if client in self._rounds:
+                self._forget((client, self._rounds[client]))
+            self._rounds[client] = round
+        self._staged.clear()
+
+    def discard(self) -> None:
+        """The round failed: what was staged is forgotten."""
+        for client, round in self._staged.items():
+            self._forget((client, round))
+        self._staged.clear()
+
+    def flush(self) -> dict[int, Version]:
+        """Write everything that clients hold; where to find it again."""
+        for entry in self._rounds.items():
+            self._write(entry)
+        return {client: (round, self._written[client, round]) for client, round in sorted(self._rounds.items())}
+
+    def restore(self, versions: Mapping[int, Version]) -> None:
+        """Go back to what :meth:`flush` told."""
+        self._rounds = {client: round for client, (round, _) in versions.items()}
+        self._written = {(client, round): crc for client, (round, crc) in versions.items()}
+        self._staged.clear()
+        self._memory.clear()
+        self._bytes = 0
+
+    def prune(self, kept: Iterable[Mapping[int, Version]]) -> None:
+        """Delete files that none of the ``kept`` checkpoints refers to."""
+        if self._folder is None or not self._folder.is_dir():
+            return
+        needed = {self._path((client, round)) for versions in kept for client, (round, _) in versions.items()}
+        for folder in self._folder.iterdir():
+            files = list(folder.iterdir())
+            for path in files:
+                if path not in needed:
+                    path.unlink()
+            if not needed.intersection(files):
+                shutil.rmtree(folder)
+        self._written = {entry: crc for entry, crc in self._written.items() if self._path(entry) in needed}
+
+    def path(self, client: int, version: Version) -> Path:
+        """The file that holds a state."""
+        return self._path((client, version[0]))
+
+    def _path(self, entry: tuple[int, int]) -> Path:
+        client, round = entry
+        return (self._folder or Path()) / str(client) / f"round-{round:05d}.safetensors"
+
+    def _keep(self, entry: tuple[int, int], state: State) -> None:
+        self._memory[entry] = state
+        self._bytes += _size(state)
+        while self._folder is not None and self._bytes > self._room and len(self._memory) > 1:
+            oldest = next(iter(self._memory))
+            self._write(oldest)
+            self._forget(oldest)
+
+    def _forget(self, entry: tuple[int, int]) -> None:
+        state = self._memory.pop(entry, None)
+        if state is not None:
+            self._bytes -= _size(state)
+
+    def _write(self, entry: tuple[int, int]) -> None:
+        if entry not in self._written and self._folder is not None:
+            self._written[entry] = write_tensors(self._path(entry), self._memory[entry])
+
+
+def _size(state: State) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in state.values())

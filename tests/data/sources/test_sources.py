@@ -1,0 +1,79 @@
+"""The registry, what every source promises, and the data set the package carries."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+import torch
+
+from potluck.data.sources import Source, fashion_mnist_10k, load, names
+from potluck.errors import DataError
+
+
+def test_unknown_name_gets_the_nearest() -> None:
+    with pytest.raises(DataError, match="did you mean 'cifar-10'"):
+        load("cifar10")
+
+
+def test_names_are_what_load_knows() -> None:
+    assert names() == ["cifar-10", "fashion-mnist-10k"]
+    assert load("fashion-mnist-10k").name == "fashion-mnist-10k"
+
+
+def test_fashion_mnist_10k_is_the_published_test_set() -> None:
+    source = load("fashion-mnist-10k", data_dir="/nowhere")
+    assert source.x.shape == (10_000, 1, 28, 28)
+    assert source.x.dtype == torch.uint8
+    assert source.y.dtype == torch.int64
+    assert source.y.bincount().tolist() == [1000] * 10
+    assert (source.test_from, source.default_split, source.classes, source.shape) == (None, "8:1:1", 10, (1, 28, 28))
+    assert (source.mean, source.std) == ((0.5071,), (0.2673,))
+    # The first images are, as in the data set's documentation, an ankle boot, a pullover and two trousers.
+    assert [source.class_names[label] for label in source.y[:4]] == ["ankle boot", "pullover", "trouser", "trouser"]
+
+
+def test_fashion_mnist_10k_notices_other_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = gzip.decompress
+
+    def altered(content: bytes) -> bytes:
+        raw = good(content)
+        return raw[:-1] + bytes([raw[-1] ^ 1])
+
+    monkeypatch.setattr(gzip, "decompress", altered)
+    with pytest.raises(DataError, match=r"altered\. It is a part of Potluck: install the package again"):
+        fashion_mnist_10k.load()
+
+
+def test_the_licence_travels_with_the_files() -> None:
+    folder = Path(fashion_mnist_10k.__file__).parents[1] / "files" / "fashion-mnist-10k"
+    assert "Zalando" in (folder / "LICENSE").read_text()
+
+
+GOOD = {
+    "name": "made",
+    "x": torch.zeros(4, 3, 2, 2, dtype=torch.uint8),
+    "y": torch.tensor([0, 1, 0, 1]),
+    "class_names": ("a", "b"),
+    "mean": (0.0,) * 3,
+    "std": (1.0,) * 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"x": torch.zeros(4, 3, 2, 2)}, "uint8"),
+        ({"x": torch.zeros(4, 12, dtype=torch.uint8)}, "uint8 of shape"),
+        ({"y": torch.tensor([0, 1, 0])}, "one for each of the 4"),
+        ({"y": torch.tensor([0, 1, 0, 2])}, "from 0 to 1"),
+        ({"y": torch.tensor([0, 1, 0, -1])}, "from 0 to 1"),
+        ({"mean": (0.0,)}, "3 channels"),
+        ({"test_from": 4}, "official test set"),
+    ],
+)
+def test_a_source_does_not_contradict_itself(wrong: dict[str, object], message: str) -> None:
+    Source(**GOOD)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=message):
+        Source(**(GOOD | wrong))  # type: ignore[arg-type]

@@ -1,0 +1,37 @@
+"""Rows that many clients share."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from potluck.data import Examples
+from potluck.errors import DataError
+
+X, Y = torch.arange(12.0).reshape(6, 2), torch.tensor([0, 1, 2, 0, 1, 2], dtype=torch.int32)
+
+
+def test_rows_of_rows() -> None:
+    mine = Examples(X, Y, rows=torch.tensor([5, 2, 0]))
+    fewer = mine.only(torch.tensor([2, 0]))
+    assert (len(Examples(X, Y)), len(mine), len(fewer)) == (6, 3, 2)
+    assert mine.labels.tolist() == [2, 2, 0]
+    assert fewer.labels.tolist() == [0, 2]
+    x, y = fewer.take(torch.tensor([1, 1]))
+    assert x.tolist() == [[10.0, 11.0]] * 2
+    assert y.tolist() == [2, 2]
+    assert y.dtype == torch.int64
+    assert Examples(X, Y).only(torch.tensor([3])).labels.tolist() == [0]
+
+
+def test_nothing_is_copied() -> None:
+    assert Examples(X, Y).only(torch.tensor([1])).only(torch.tensor([0])).x is X
+
+
+def test_what_does_not_belong_together() -> None:
+    with pytest.raises(DataError, match="6 inputs come with 5 labels"):
+        Examples(X, Y[:5])
+    with pytest.raises(DataError, match="vector of whole numbers"):
+        Examples(X, Y.float())
+    with pytest.raises(DataError, match="vector of whole numbers"):
+        Examples(X, Y[:, None])

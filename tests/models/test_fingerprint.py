@@ -1,0 +1,118 @@
+"""One string per architecture."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from potluck.models import build, fingerprint, names
+
+
+class Functional(nn.Module):
+    """A network with settings that it does not print."""
+
+    def __init__(
+        self, stride: int = 1, act: Callable[[Tensor], Tensor] = F.relu, sides: tuple[int, ...] = (1,)
+    ) -> None:
+        super().__init__()
+        self.stride, self.act, self.sides = stride, act, sides
+        self.fc = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.fc(self.act(x[:: self.stride]))
+        return output
+
+
+class Printed(nn.Module):
+    """A network whose settings show in nothing but what it prints."""
+
+    def __init__(self, hidden: object) -> None:
+        super().__init__()
+        self._hidden = hidden
+
+    def extra_repr(self) -> str:
+        return f"hidden={self._hidden}"
+
+
+class Tied(nn.Module):
+    def __init__(self, tied: bool) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+        if tied:
+            self.b.weight = self.a.weight
+
+
+ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
+    "linear": lambda: nn.Linear(4, 2),
+    "wider": lambda: nn.Linear(4, 3),
+    "no bias": lambda: nn.Linear(4, 2, bias=False),
+    "double": lambda: nn.Linear(4, 2, dtype=torch.float64),
+    "wrapped": lambda: nn.Sequential(nn.Linear(4, 2)),
+    "relu after": lambda: nn.Sequential(nn.Linear(4, 2), nn.ReLU()),
+    "relu before": lambda: nn.Sequential(nn.ReLU(), nn.Linear(4, 2)),
+    "tanh after": lambda: nn.Sequential(nn.Linear(4, 2), nn.Tanh()),
+    "sigmoid after": lambda: nn.Sequential(nn.Linear(4, 2), nn.Sigmoid()),
+    "dropout": lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.1)),
+    "more dropout": lambda: nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.2)),
+    "batch norm": lambda: nn.BatchNorm1d(2),
+    "slower batch norm": lambda: nn.BatchNorm1d(2, momentum=0.01),
+    "padded": lambda: nn.Conv2d(3, 3, 3, padding=1),
+    "strided": lambda: nn.Conv2d(3, 3, 3, padding=1, stride=2),
+    "functional": Functional,
+    "stride as an attribute": lambda: Functional(stride=2),
+    "function as an attribute": lambda: Functional(act=torch.tanh),
+    "tuple as an attribute": lambda: Functional(sides=(1, 2)),
+    "printed": lambda: Printed(1),
+    "printed otherwise": lambda: Printed(2),
+    "untied": lambda: Tied(tied=False),
+    "tied": lambda: Tied(tied=True),
+    **{name: partial(build, name, (3, 32, 32), 10) for name in names()},
+    "cnn-5, 100 classes": lambda: build("cnn-5", (3, 32, 32), 100),
+}
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_weights_do_not_count(name: str) -> None:
+    first, second = ARCHITECTURES[name](), ARCHITECTURES[name]()
+    assert fingerprint(first) == fingerprint(second) == fingerprint(copy.deepcopy(first))
+
+
+def test_every_difference_counts() -> None:
+    prints = {name: fingerprint(make()) for name, make in ARCHITECTURES.items()}
+    for (one, first), (other, second) in itertools.combinations(prints.items(), 2):
+        assert first != second, f"{one} and {other}"
+
+
+def test_neither_use_nor_mode_nor_freezing_counts() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(), nn.Linear(3, 2))
+    before = fingerprint(model)
+    model(torch.randn(5, 4)).sum().backward()
+    model.eval().requires_grad_(False)
+    assert fingerprint(model) == before
+
+
+def test_the_same_in_another_process() -> None:
+    # Another hash seed and other addresses: neither may show.
+    program = (
+        "from torch import nn; from potluck.models import fingerprint;"
+        "print(fingerprint(nn.TransformerEncoderLayer(4, 2)))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.strip() == fingerprint(nn.TransformerEncoderLayer(4, 2))
+
+
+def test_addresses_do_not_count() -> None:
+    one, other = Printed(object()), Printed(object())
+    assert one.extra_repr() != other.extra_repr()
+    assert fingerprint(one) == fingerprint(other)
