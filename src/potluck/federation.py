@@ -94,12 +94,12 @@ class Federation:
             public=shared_samples.to(where) if shared_samples is not None else None,
         )
         self.engine: Engine = make_engine(engine, setting)
-        self._setting = setting
+        self.setting = setting
         self._record = RunRecord(Path(out) if out is not None else None, config or self._plain_config())
         self._stop = False
         self.history = History()
         with draws.initial_weights(draws.fold(seed, "server")):
-            self._server = _cast(self.algorithm.server_state(self.task), setting.dtype)
+            self.server = _cast(self.algorithm.server_state(self.task), setting.dtype)
         for number, client in enumerate(self.clients):
             client.join(self, number)
 
@@ -123,7 +123,7 @@ class Federation:
         except BaseException as error:
             self._record.abandon_round()
             if isinstance(error, PotluckError):
-                self._record.checkpoint(self.rounds, self._server)
+                self._record.checkpoint(self.rounds, self.server)
             raise
         finally:
             self._record.close()
@@ -136,7 +136,7 @@ class Federation:
         """
         found = self._record.restore(to_read=to_read)
         if found.server is not None:
-            self._server = found.server
+            self.server = found.server
         self.history = found.history
         return found.problems
 
@@ -151,7 +151,7 @@ class Federation:
     def _round(self, round: Round, watch: Watch) -> None:
         begin = time.perf_counter()
         chosen = range(len(self._members)) if round.number == 0 else self.cohort(round.number)
-        jobs = {number: self._job(number, round) for number in chosen}
+        jobs = {number: self.job(number, round) for number in chosen}
         outcomes: dict[int, Outcome] = {}
         for outcome in self.engine.train(round, list(jobs.values())):
             self._record.states.stage(outcome.client, round.number, outcome.state)
@@ -164,7 +164,7 @@ class Federation:
         server = self._aggregate(round, [outcomes[number] for number in chosen])
         record = self._round_record(round, jobs, outcomes, everyone)
         lines = [self._client_record(round, e, jobs, outcomes) for e in (everyone or evaluations).values()]
-        self._server = server
+        self.server = server
         self.history.rounds.append(record)
         if everyone is not None:
             scores = [client_scores(everyone[number])["accuracy"] for number in sorted(everyone)]
@@ -190,15 +190,16 @@ class Federation:
 
     # ---- the server -----------------------------------------------------------------------------------------------
 
-    def _job(self, number: int, round: Round) -> Job:
-        payload = self.algorithm.broadcast(self._server, number, round)
+    def job(self, number: int, round: Round) -> Job:
+        """The work of a client: what it holds, and what it receives in a round."""
+        payload = self.algorithm.broadcast(self.server, number, round)
         return Job(self._members[number], lambda: self._record.states.get(number), payload)
 
     def _aggregate(self, round: Round, outcomes: Sequence[Outcome]) -> State:
         uploads = [Upload(outcome.client, outcome.upload) for outcome in outcomes]
         for upload in uploads:
-            self.algorithm.check(upload, self._server, self.task)
-        return self.algorithm.aggregate(self._server, uploads, round, self.task)
+            self.algorithm.check(upload, self.server, self.task)
+        return self.algorithm.aggregate(self.server, uploads, round, self.task)
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 
@@ -206,7 +207,7 @@ class Federation:
         """Everyone before the server combines: the cohort as just evaluated, the others with what they last held."""
         others = [number for number in range(len(self._members)) if number not in done]
         everyone = dict(done)
-        jobs: Iterator[Job] = (self._job(number, round) for number in others)
+        jobs: Iterator[Job] = (self.job(number, round) for number in others)
         for count, evaluation in enumerate(self.engine.evaluate(jobs), 1):
             everyone[evaluation.client] = evaluation
             self._check_stop()
@@ -215,11 +216,11 @@ class Federation:
 
     def logits(self, client: Client, x: Tensor) -> Tensor:
         """The outputs of one client's personal model."""
-        return self.engine.predict(self._job(client.id, self._now()), x)
+        return self.engine.predict(self.job(client.id, self._now()), x)
 
     def networks(self, client: Client) -> dict[str, nn.Module]:
         """Copies of the networks a client holds now."""
-        return self.engine.networks(self._job(client.id, self._now()))
+        return self.engine.networks(self.job(client.id, self._now()))
 
     def _now(self) -> Round:
         return Round(self.rounds, max(self.rounds, 1))

@@ -39,6 +39,10 @@ class Payload:
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     meta: Meta = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse metadata that is more than plain text and numbers."""
+        _check_meta(self.meta)
+
     @property
     def tensor_bytes(self) -> int:
         """Bytes of the numbers alone."""
@@ -70,8 +74,6 @@ class Payload:
             meta = json.loads(labels.get("meta", "{}"))
         except (SafetensorError, ValueError, KeyError, TypeError) as error:
             raise PayloadError(f"a damaged payload arrived: {error}.") from error
-        if not isinstance(meta, dict) or not all(isinstance(v, str | int | float | bool) for v in meta.values()):
-            raise PayloadError("the metadata of a payload must be plain text and numbers by name.")
         # The order of the sender is the order of the offsets; safetensors sorts by type first.
         return cls({name: tensors[name] for name in sorted(tensors)}, meta)
 
@@ -95,10 +97,17 @@ def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch
         raise PayloadError(f"tensor {name!r} holds numbers that are not finite.")
 
 
-def _meta_json(meta: Meta) -> str:
+def _check_meta(meta: Meta) -> None:
+    if not isinstance(meta, Mapping):
+        raise PayloadError("the metadata of a payload must be plain text and numbers by name.")
     for name, value in meta.items():
+        if not isinstance(value, str | int | float | bool):
+            raise PayloadError(f"metadata {name!r} must be plain text or a number, not {type(value).__name__}.")
         if isinstance(value, float) and not math.isfinite(value):
             raise PayloadError(f"metadata {name!r} is not finite.")
+
+
+def _meta_json(meta: Meta) -> str:
     return json.dumps(dict(meta), sort_keys=True, separators=(",", ":"))
 
 

@@ -1,8 +1,8 @@
 """The transcription itself, on cases small enough to work out by hand.
 
 Every model here has one number w and gives the logits (w * x, 0); the extractor has one number and gives theta * x.
-For a sample of class 0 the loss is log(1 + exp(-w * x)), so its derivative by w is -x * (1 - s) with s = sigmoid(w * x),
-and with s = 1/2 where w = 0.
+For a sample of class 0 the loss is log(1 + exp(-w * x)). With s = sigmoid(w * x) its derivative by w is -x * (1 - s),
+and s = 1/2 where w = 0.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from algorithms.literal import (
+from .literal import (
     LiteralClient,
     Params,
     Rule,

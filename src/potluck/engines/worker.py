@@ -18,7 +18,7 @@ from potluck.engines.batches import epoch_batches, plain_batches
 from potluck.engines.optimizer import Optimizer
 from potluck.engines.randomness import CounterDropout
 from potluck.engines.workshop import Workshop
-from potluck.errors import ConfigError, TrainingError
+from potluck.errors import ConfigError, ModelError, TrainingError
 from potluck.metrics.accuracy import Scores, confusion, scores
 from potluck.payload import Payload
 
@@ -89,6 +89,11 @@ class Worker:
     ) -> tuple[float, int]:
         """Train through one phase; its mean loss, and what it cost."""
         setting, data = self.setting, self._data(client, phase.data)
+        missing = set(phase.learning) - net.modules.keys()
+        if missing:
+            raise ModelError(
+                f"phase {number} trains {', '.join(sorted(missing))}, and clients hold {', '.join(net.modules)} alone."
+            )
         for name, module in net.modules.items():
             module.train(name in phase.learning).requires_grad_(name in phase.learning)
         steps = self.workshop.batch_sizes(net, phase, len(data))
