@@ -22,7 +22,7 @@ dev: $(VENV)/.installed-dev ## the same, with the tools for development
 demo: install ## ten clients with five different networks: each alone, then together by pFedES
 	rm -rf runs/demo
 	$(BIN)/potluck run standalone $(DEMO) --out runs/demo/standalone
-	$(BIN)/potluck run pfedes $(DEMO) --out runs/demo/pfedes
+	$(BIN)/potluck run pfedes $(DEMO) --set algorithm.extractor_epochs=1 --out runs/demo/pfedes
 	$(BIN)/potluck show runs/demo/standalone runs/demo/pfedes
 
 lint: dev ## rules and formatting
@@ -39,7 +39,7 @@ format: dev ## format the code, and mend what can be mended by rule
 	$(BIN)/ruff format .
 
 test: check ## lint, types, then all tests and the examples in the docstrings
-	$(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 clean: ## remove the environment, caches and builds; results in runs/ stay
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

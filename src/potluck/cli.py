@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -51,35 +52,37 @@ def _options(
 @app.command()
 def run(
     algorithm: Annotated[str | None, typer.Argument(help="The method: standalone, fedavg, pfedes.")] = None,
-    data: Annotated[str | None, typer.Option(help="Data set. [default: fashion-mnist-10k]")] = None,
+    data: Annotated[str | None, typer.Option(help=r"Data set. \[default: fashion-mnist-10k]")] = None,
     data_dir: Annotated[
-        str | None, typer.Option(help="Folder with data sets. [default: $POTLUCK_DATA, then the cache]")
+        str | None, typer.Option(help=r"Folder with data sets. \[default: $POTLUCK_DATA, then the cache]")
     ] = None,
-    partition: Annotated[str | None, typer.Option(help="pathological:K or iid. [default: pathological:2]")] = None,
-    clients: Annotated[int | None, typer.Option(help="Number of clients. [default: 10]")] = None,
-    fraction: Annotated[float | None, typer.Option(help="Share of clients per round. [default: 1.0]")] = None,
-    models: Annotated[str | None, typer.Option(help="Networks that clients take by id. [default: cnn-1..5]")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Communication rounds. [default: 50]")] = None,
-    seed: Annotated[int | None, typer.Option(help="The one seed of every draw. [default: 0]")] = None,
-    engine: Annotated[str | None, typer.Option(help="Where clients execute. [default: auto]")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 or auto. [default: auto]")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run. [default: runs/<method>-<time>]")] = None,
+    partition: Annotated[str | None, typer.Option(help=r"pathological:K or iid. \[default: pathological:2]")] = None,
+    clients: Annotated[int | None, typer.Option(help=r"Number of clients. \[default: 10]")] = None,
+    fraction: Annotated[float | None, typer.Option(help=r"Share of clients per round. \[default: 1.0]")] = None,
+    models: Annotated[str | None, typer.Option(help=r"Networks that clients take by id. \[default: cnn-1..5]")] = None,
+    rounds: Annotated[int | None, typer.Option(help=r"Communication rounds. \[default: 50]")] = None,
+    seed: Annotated[int | None, typer.Option(help=r"The one seed of every draw. \[default: 0]")] = None,
+    engine: Annotated[str | None, typer.Option(help=r"Where clients execute. \[default: auto]")] = None,
+    device: Annotated[str | None, typer.Option(help=r"cpu, cuda, cuda:1 or auto. \[default: auto]")] = None,
+    out: Annotated[Path | None, typer.Option(help=r"Folder of the run. \[default: runs/<method>-<time>]")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
     as_json: Json = False,
 ) -> None:
     """Run an experiment.
 
-    Flags win over --set, --set over the file, the file over defaults. Training: epochs, batch_size, learning_rate,
-    optimizer, momentum, weight_decay, clip_norm, schedule, evaluate_every, checkpoint_every. A method's own settings
-    are under 'algorithm.'.
+    Flags win over --set, --set over the file, the file over defaults.
+    For --set: epochs, batch_size, learning_rate, optimizer, momentum,
+    weight_decay, clip_norm, schedule, split, augmentation, precision,
+    evaluate_every, checkpoint_every; a method's own settings are under
+    'algorithm.'.
 
     Examples:
       potluck run pfedes
 
-      potluck run pfedes --data cifar-10 --partition pathological:2 --clients 100 --fraction 0.1 --rounds 500
+      potluck run pfedes --data cifar-10 --clients 100 --fraction 0.1
 
-      potluck run pfedes --set algorithm.mu=0.3 --set epochs=5 --set schedule=cosine
+      potluck run pfedes --set algorithm.mu=0.3 --set schedule=cosine
     """
     from potluck.config import make_config, merge, parse_assignment, read_file
     from potluck.experiment import make_federation
@@ -94,6 +97,9 @@ def run(
     settings = read_file(config) if config else {}
     settings = merge(settings, dict(parse_assignment(text) for text in sets or []))
     settings = merge(settings, {key: value for key, value in flags.items() if value is not None})
+    if isinstance(settings.get("data_dir"), str):
+        # A resume may be asked for from another folder.
+        settings["data_dir"] = os.path.abspath(os.path.expanduser(settings["data_dir"]))  # noqa: PTH100, PTH111
     made = make_config(settings)
     path = out or Path("runs") / f"{made.algorithm['name']}-{datetime.now():%Y%m%d-%H%M%S}"
     # Said before anything is loaded; making the folder checks again.
@@ -118,9 +124,9 @@ def resume(
     problems = federation.restore()
     console = _console(as_json)
     for problem in problems:
-        console.print(f"[yellow]{problem}[/yellow]")
-    done = f"round {federation.rounds}" if federation.rounds else "the beginning"
-    console.print(f"Going on with {path} from {done} of {config.rounds} rounds.")
+        _say(console, problem, style="yellow")
+    done = f"after round {federation.rounds} of {config.rounds}" if federation.rounds else "from the beginning"
+    _say(console, f"Going on with {path} {done}.")
     _go(config, federation, path, as_json)
 
 
@@ -142,7 +148,7 @@ def show(
     console.print(result_table(summaries, {name: run.seconds for name, run in runs.items()}))
     for name, run in runs.items():
         if not run.finished:
-            console.print(f"{name} is not finished. Go on with it: potluck resume {name}")
+            _say(console, f"{name} is not finished. Go on with it: potluck resume {name}")
     if len(paths) == 1:
         console.print(client_table(summaries[str(paths[0])]["client_accuracy"]))
 
@@ -152,6 +158,11 @@ def _console(quiet: bool) -> Console:
 
     # Results belong on standard output; with --json, what a person would watch goes to standard error.
     return Console(stderr=quiet)
+
+
+def _say(console: Console, text: str, style: str | None = None) -> None:
+    """Print a line as it is, so that a path or a command in it can be copied."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) -> None:
@@ -165,11 +176,12 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) ->
     try:
         with _stopping(federation), progress(console, config.rounds, federation.rounds) as watch:
             history = federation.run(config.rounds, watch=watch)
-    except InterruptedRunError as stopped:
-        console.print(f"{str(stopped).capitalize()} Go on with it: potluck resume {path}")
+    except (InterruptedRunError, KeyboardInterrupt) as stopped:
+        _say(console, f"{str(stopped).capitalize() or 'Stopped at once.'} Go on with it: potluck resume {path}")
         raise typer.Exit(130) from stopped
     except PotluckError as error:
-        raise type(error)(f"{error} The state after round {federation.rounds} is kept in {path}.") from error
+        kept = f" The rounds before are kept: potluck show {path}" if federation.rounds else ""
+        raise type(error)(f"{error}{kept}") from error
     summary = summarize(config, history)
     federation.finish(summary)
     if as_json:
@@ -177,7 +189,7 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) ->
         return
     seconds = sum(record["seconds"] for record in history.rounds)
     console.print(result_table({str(path): summary}, {str(path): seconds}))
-    console.print(f"Written to {path}. See every client: potluck show {path}")
+    _say(console, f"Written to {path}. See every client: potluck show {path}")
 
 
 @contextmanager
@@ -202,7 +214,8 @@ def main() -> None:
     """Run the command line; a mistake ends in one clear message and exit code 2."""
     try:
         app()
-    except PotluckError as error:
+    except (PotluckError, OSError) as error:
+        # An OSError is what nobody foresaw: a folder that vanished, standard output on a disk that is full.
         typer.echo(f"potluck: {error}", err=True)
         sys.exit(2)
 

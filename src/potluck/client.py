@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck.data.examples import Examples
-from potluck.errors import PotluckError
+from potluck.errors import DataError, ModelError, PotluckError
 from potluck.models.fingerprint import fingerprint
 
 if TYPE_CHECKING:
@@ -35,8 +35,14 @@ class Architecture:
 
     @classmethod
     def of(cls, model: nn.Module) -> Architecture:
-        """The architecture of a ready-made model, which is copied and never changed."""
-        return cls(fingerprint(model), lambda: copy.deepcopy(model))
+        """The architecture of a ready-made model, which is copied now and never changed."""
+        if not isinstance(model, nn.Module):
+            raise ModelError(f"a client's model must be an nn.Module, not a {type(model).__name__}.")
+        try:
+            kept = copy.deepcopy(model)
+        except Exception as error:
+            raise ModelError(f"the model cannot be copied: {type(error).__name__}: {error}") from error
+        return cls(fingerprint(kept), lambda: copy.deepcopy(kept))
 
 
 class Client:
@@ -59,10 +65,10 @@ class Client:
         holdout: Samples | None = None,
     ) -> None:
         self.architecture = model if isinstance(model, Architecture) else Architecture.of(model)
-        self.train = _examples(train)
-        self.test = _examples(test)
-        self.validation = _examples(validation)
-        self.holdout = _examples(holdout)
+        self.train = as_examples(train)
+        self.test = as_examples(test)
+        self.validation = as_examples(validation)
+        self.holdout = as_examples(holdout)
         self.id = -1
         self._federation: Federation | None = None
 
@@ -70,15 +76,21 @@ class Client:
         """Become client ``number`` of a federation."""
         self.id, self._federation = number, federation
 
-    def logits(self, x: Tensor) -> Tensor:
+    def numbered(self, number: int) -> Client:
+        """A copy of this client, as client ``number``, that knows of no federation."""
+        member = copy.copy(self)
+        member.id, member._federation = number, None
+        return member
+
+    def logits(self, x: Tensor | np.ndarray) -> Tensor:
         """The personal model's outputs for ``x``, inputs like this client's own."""
         if self._federation is None:
             raise PotluckError(
                 "this client has not joined a federation yet: give it to potluck.Federation and run that."
             )
-        return self._federation.logits(self, x)
+        return self._federation.logits(self, as_tensor(x))
 
-    def predict(self, x: Tensor) -> Tensor:
+    def predict(self, x: Tensor | np.ndarray) -> Tensor:
         """The personal model's classes for ``x``, inputs like this client's own."""
         return self.logits(x).argmax(1)
 
@@ -94,10 +106,22 @@ class Client:
         return f"Client(id={self.id}, train={len(self.train)}, test={len(self.test)})"
 
 
-def _examples(samples: Samples | None) -> Examples:
+def as_examples(samples: Samples | None) -> Examples:
+    """Samples as a user gives them; ``None`` is none at all."""
     if isinstance(samples, Examples):
         return samples
     if samples is None:
         return Examples(torch.empty(0), torch.empty(0, dtype=torch.int64))
-    x, y = (torch.as_tensor(part) for part in samples)
-    return Examples(x, y)
+    if not isinstance(samples, tuple | list) or len(samples) != 2:
+        raise DataError(f"samples are a pair of inputs and labels, not a {type(samples).__name__}.")
+    return Examples(*(as_tensor(part) for part in samples))
+
+
+def as_tensor(values: Tensor | np.ndarray) -> Tensor:
+    """Numbers as a user gives them; copied only where PyTorch cannot use the memory as it is."""
+    try:
+        return torch.as_tensor(
+            np.require(values, requirements=["C", "W"]) if isinstance(values, np.ndarray) else values
+        )
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"inputs and labels must be tensors or arrays of numbers: {error}") from error

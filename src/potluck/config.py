@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from potluck import algorithms
 from potluck.errors import ConfigError, nearest
-from potluck.settings import explain
+from potluck.settings import explain, flat
 from potluck.training import Training
 
 
@@ -64,25 +65,63 @@ class RunConfig(FederationConfig):
 
 def make_config(settings: Mapping[str, Any]) -> RunConfig:
     """Validate the settings of a run."""
+    settings = merge(settings, {})
+    _refuse_switches(settings, RunConfig)
     try:
         config = RunConfig(**settings)
     except ValidationError as error:
-        raise ConfigError(explain(error, RunConfig)) from error
+        raise ConfigError(_own_key(settings) or explain(error, RunConfig)) from error
     if not isinstance(config.algorithm.get("name"), str):
         raise ConfigError(f"which algorithm? Give its name: {', '.join(algorithms.names())}.")
-    name = algorithms.find(config.algorithm["name"]).name
-    config = config.model_copy(update={"algorithm": {**config.algorithm, "name": name}})
-    config.method()
+    kind = algorithms.find(config.algorithm["name"])
+    _refuse_switches(config.algorithm, kind, "algorithm.")
+    config = config.model_copy(update={"algorithm": {**config.algorithm, "name": kind.name}})
+    _refuse_unwritable(config.complete())
     return config
+
+
+def _own_key(settings: Mapping[str, Any]) -> str | None:
+    """What to say to a setting of the algorithm that is not under ``algorithm.``."""
+    name = settings["algorithm"].get("name") if isinstance(settings["algorithm"], dict) else None
+    if not isinstance(name, str) or name.lower() not in algorithms.names():
+        return None
+    for key in settings:
+        if key not in RunConfig.model_fields and key in algorithms.find(name).model_fields:
+            return f"unknown setting {key!r}: did you mean 'algorithm.{key}'? It is one of {name}'s own."
+    return None
+
+
+def _refuse_switches(settings: Mapping[str, Any], kind: type[BaseModel], prefix: str = "") -> None:
+    """Raise where a number or a word is asked for, and true or false is given: Python would take them for 1 and 0."""
+    for key, value in settings.items():
+        field = kind.model_fields.get(key)
+        if (
+            isinstance(value, bool)
+            and field is not None
+            and bool not in (field.annotation, *get_args(field.annotation))
+        ):
+            raise ConfigError(f"{prefix}{key}: {str(value).lower()} is not a valid value ({field.description}).")
+
+
+def _refuse_unwritable(settings: Mapping[str, Any]) -> None:
+    """Raise on what a run's files could not hold."""
+    for key, value in flat(settings).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{key}: {value} is not a finite number.")
+        if isinstance(value, str) and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise ConfigError(f"{key}: {value!r} is not valid UTF-8.") from error
 
 
 def read_file(path: Path) -> dict[str, Any]:
     """The settings in a TOML file."""
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}.") from error
 
 
@@ -98,19 +137,36 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {text!r} is not of the form key=value, for example --set epochs=10.")
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return key, value.strip()
 
 
 def merge(base: Mapping[str, Any], assignments: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay assignments over settings; ``algorithm.mu`` reaches into the table ``algorithm``."""
-    merged = {**base, "algorithm": dict(base.get("algorithm", {}))}
+    """Lay assignments over settings; ``algorithm.mu`` reaches into the table ``algorithm``.
+
+    >>> merge({"algorithm": "pfedes"}, {"algorithm.mu": 0.3})
+    {'algorithm': {'name': 'pfedes', 'mu': 0.3}}
+    """
+    merged = {**base, "algorithm": _table(base.get("algorithm", {}))}
     for key, value in assignments.items():
         head, dot, tail = key.partition(".")
-        if not dot:
+        if key == "algorithm":
+            merged["algorithm"] |= _table(value)
+        elif not dot:
             merged[key] = value
         elif head == "algorithm":
             merged["algorithm"][tail] = value
         else:
             raise ConfigError(nearest(key, RunConfig.model_fields, "setting"))
     return merged
+
+
+def _table(algorithm: Any) -> dict[str, Any]:
+    """An algorithm and its settings; its name alone will do."""
+    if isinstance(algorithm, str):
+        return {"name": algorithm}
+    if not isinstance(algorithm, Mapping):
+        raise ConfigError(
+            f"algorithm: {algorithm!r} is neither the name of an algorithm nor a table with its settings."
+        )
+    return dict(algorithm)

@@ -17,6 +17,7 @@ from potluck.data.partitions import partition
 from potluck.data.sources import Source
 from potluck.data.splits import pools
 from potluck.data.transform import Transform
+from potluck.errors import ConfigError
 from potluck.federation import Federation
 from potluck.metrics.protocol import History
 from potluck.run.folder import RunFolder
@@ -54,6 +55,11 @@ def _builder(name: str, source: Source, seed: int) -> Callable[[], nn.Module]:
 
 def make_federation(config: RunConfig, out: Path | None) -> Federation:
     """The federation that a configuration describes."""
+    if config.data == "given":
+        raise ConfigError(
+            "this run was made from Python with data of its own, which its folder does not hold: make the same "
+            "Federation again, with out=..., and call its restore() and run()."
+        )
     source = sources.load(config.data, config.data_dir)
     transform = Transform(source.mean, source.std, config.augmentation)
     settings = config.model_dump(include=set(FederationConfig.model_fields))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from potluck.config import FederationConfig
 from potluck.contract import Round
 from potluck.data.transform import Transform
 from potluck.engines import Engine, Evaluation, Job, Outcome, Setting, find_device, make_engine
-from potluck.errors import ConfigError, PotluckError
-from potluck.joining import admit, common_task
+from potluck.errors import ConfigError, DataError, PotluckError, nearest
+from potluck.joining import admit, common_task, public_samples
 from potluck.metrics.protocol import History, client_scores, mean_scores
 from potluck.payload import Payload
 from potluck.run.record import RunRecord
@@ -76,13 +77,14 @@ class Federation:
             self.config = FederationConfig(fraction=fraction, seed=seed, engine=engine, device=device, **ours)
         except ValidationError as error:
             raise ConfigError(explain(error, FederationConfig)) from error
+        seed = self.config.seed
         self.algorithm = _algorithm(algorithm, settings)
         self.clients = list(clients)
-        self.cohort_size = cohort_size(len(self.clients), fraction)
-        where = self.device = find_device(device)
+        self.cohort_size = cohort_size(len(self.clients), self.config.fraction)
+        where = self.device = find_device(self.config.device)
         self.task = common_task(self.clients, self.algorithm)
         self._members = admit(self.clients, self.algorithm, seed, where)
-        shared_samples = Client(self.clients[0].architecture, public).train if public is not None else None
+        seen = public_samples(public, self.algorithm, self.task)
         setting = Setting(
             algorithm=self.algorithm,
             task=self.task,
@@ -91,9 +93,9 @@ class Federation:
             seed=seed,
             device=where,
             dtype=getattr(torch, self.config.precision),
-            public=shared_samples.to(where) if shared_samples is not None else None,
+            public=None if seen is None else seen.to(where),
         )
-        self.engine: Engine = make_engine(engine, setting)
+        self.engine: Engine = make_engine(self.config.engine, setting)
         self.setting = setting
         self._record = RunRecord(Path(out) if out is not None else None, config or self._plain_config())
         self._stop = False
@@ -153,12 +155,13 @@ class Federation:
         chosen = range(len(self._members)) if round.number == 0 else self.cohort(round.number)
         jobs = {number: self.job(number, round) for number in chosen}
         outcomes: dict[int, Outcome] = {}
-        for outcome in self.engine.train(round, list(jobs.values())):
-            self._record.states.stage(outcome.client, round.number, outcome.state)
-            # The state is in good hands: what is kept here of it is only what a record needs.
-            outcomes[outcome.client] = replace(outcome, state={})
-            self._check_stop()
-            watch({"event": "train", "done": len(outcomes), "total": len(jobs)})
+        with closing(self.engine.train(round, list(jobs.values()))) as trained:
+            for outcome in trained:
+                self._record.states.stage(outcome.client, round.number, outcome.state)
+                # The state is in good hands: what is kept here of it is only what a record needs.
+                outcomes[outcome.client] = replace(outcome, state={})
+                self._check_stop()
+                watch({"event": "train", "done": len(outcomes), "total": len(jobs)})
         evaluations = {number: outcomes[number].evaluation for number in chosen}
         everyone = self._evaluate_all(round, evaluations, watch) if self._everyone_due(round) else None
         server = self._aggregate(round, [outcomes[number] for number in chosen])
@@ -208,19 +211,27 @@ class Federation:
         others = [number for number in range(len(self._members)) if number not in done]
         everyone = dict(done)
         jobs: Iterator[Job] = (self.job(number, round) for number in others)
-        for count, evaluation in enumerate(self.engine.evaluate(jobs), 1):
-            everyone[evaluation.client] = evaluation
-            self._check_stop()
-            watch({"event": "evaluate", "done": count, "total": len(others)})
+        with closing(self.engine.evaluate(jobs)) as evaluated:
+            for count, evaluation in enumerate(evaluated, 1):
+                everyone[evaluation.client] = evaluation
+                self._check_stop()
+                watch({"event": "evaluate", "done": count, "total": len(others)})
         return dict(sorted(everyone.items()))
 
     def logits(self, client: Client, x: Tensor) -> Tensor:
         """The outputs of one client's personal model."""
-        return self.engine.predict(self.job(client.id, self._now()), x)
+        if tuple(x.shape[1:]) != self.task.shape:
+            raise DataError(f"inputs of shape {tuple(x.shape[1:])} are given, and the clients have {self.task.shape}.")
+        return self.engine.predict(self.job(self._number(client), self._now()), x)
 
     def networks(self, client: Client) -> dict[str, nn.Module]:
         """Copies of the networks a client holds now."""
-        return self.engine.networks(self.job(client.id, self._now()))
+        return self.engine.networks(self.job(self._number(client), self._now()))
+
+    def _number(self, client: Client) -> int:
+        if not 0 <= client.id < len(self.clients) or self.clients[client.id] is not client:
+            raise PotluckError("this client is not of this federation, or has joined another one since.")
+        return client.id
 
     def _now(self) -> Round:
         return Round(self.rounds, max(self.rounds, 1))
@@ -276,6 +287,10 @@ def cohort_size(clients: int, fraction: float) -> int:
 
 def _algorithm(algorithm: str | Algorithm, settings: dict[str, Any]) -> Algorithm:
     if isinstance(algorithm, str):
+        known = {*FederationConfig.model_fields, *algorithms.find(algorithm).model_fields}
+        for name in settings:
+            if name not in known:
+                raise ConfigError(nearest(name, known, "setting"))
         return algorithms.algorithm(algorithm, settings)
     if settings:
         raise ConfigError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from potluck import draws
 from potluck.algorithms import Algorithm, find, names
-from potluck.client import Client
+from potluck.client import Client, Samples, as_examples
 from potluck.contract import Task
 from potluck.data.examples import Examples
 from potluck.errors import ConfigError, DataError, ModelError
@@ -23,11 +22,13 @@ def common_task(clients: Sequence[Client], algorithm: Algorithm) -> Task:
     for number, client in enumerate(clients):
         if len(client.train) == 0:
             raise DataError(f"client {number} has no training samples.")
-        if tuple(client.train.x.shape[1:]) != shape:
-            raise DataError(
-                f"client {number} has inputs of shape {tuple(client.train.x.shape[1:])}, client 0 of {shape}: "
-                "all clients learn one task."
-            )
+        for name in ("train", "validation", "test", "holdout"):
+            examples: Examples = getattr(client, name)
+            if len(examples) and tuple(examples.x.shape[1:]) != shape:
+                raise DataError(
+                    f"client {number} has {name} inputs of shape {tuple(examples.x.shape[1:])}, client 0 learns from "
+                    f"inputs of {shape}: all clients learn one task."
+                )
     sizes = _model_sizes(clients, shape)
     outputs = {classes for classes, _ in sizes.values()}
     if len(outputs) > 1:
@@ -46,13 +47,16 @@ def _model_sizes(clients: Sequence[Client], shape: tuple[int, ...]) -> dict[str,
     """Outputs and representation width of every architecture."""
     sizes: dict[str, tuple[int, int]] = {}
     for number, client in enumerate(clients):
-        if client.architecture.key not in sizes:
-            model = client.architecture.build()
-            try:
+        if client.architecture.key in sizes:
+            continue
+        try:
+            # A model is tried out with PyTorch's own generator, which another thread may be using.
+            with draws.initial_weights(0):
+                model = client.architecture.build()
                 body = split(model, shape)["body"]
                 sizes[client.architecture.key] = output_width(model, shape), output_width(body, shape)
-            except ModelError as error:
-                raise ModelError(f"the model of client {number}: {error}") from error
+        except ModelError as error:
+            raise ModelError(f"the model of client {number}: {error}") from error
     return sizes
 
 
@@ -85,13 +89,29 @@ def _check_labels(clients: Sequence[Client], classes: int) -> None:
                 )
 
 
+def public_samples(public: Samples | None, algorithm: Algorithm, task: Task) -> Examples | None:
+    """The samples that everybody may see, if there are any; an error if they are missing or do not fit the task."""
+    if public is None:
+        if "public data" in algorithm.needs:
+            raise ConfigError(f"{algorithm.title} needs samples that everybody may see: give public=(inputs, labels).")
+        return None
+    examples = as_examples(public)
+    if len(examples) == 0 or tuple(examples.x.shape[1:]) != task.shape:
+        raise DataError(
+            f"the public data are {len(examples)} samples of shape {tuple(examples.x.shape[1:])}: give some of "
+            f"{task.shape}, as the clients have."
+        )
+    if int(examples.labels.min()) < 0 or int(examples.labels.max()) >= task.classes:
+        raise DataError(f"the labels of the public data are not all from 0 to {task.classes - 1}.")
+    return examples
+
+
 def admit(clients: Sequence[Client], algorithm: Algorithm, seed: int, device: torch.device) -> list[Client]:
     """The clients as the federation works with them: numbered, holdout set aside, data on the device."""
     moved: dict[int, Tensor] = {}
     members = []
     for number, client in enumerate(clients):
-        member = copy.copy(client)
-        member.id = number
+        member = client.numbered(number)
         if algorithm.holdout_share and not len(client.holdout):
             member.train, member.holdout = _set_aside(client.train, algorithm.holdout_share, seed, number)
         for name in ("train", "validation", "test", "holdout"):

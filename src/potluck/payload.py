@@ -40,8 +40,11 @@ class Payload:
     meta: Meta = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse metadata that is more than plain text and numbers."""
+        """Refuse metadata that is more than plain text and numbers, and names that cannot travel."""
         _check_meta(self.meta)
+        for name in self.tensors:
+            if name == "__metadata__" or not _is_text(name):
+                raise PayloadError(f"a tensor cannot be called {name!r}.")
 
     @property
     def tensor_bytes(self) -> int:
@@ -58,7 +61,11 @@ class Payload:
 
     def encode(self) -> bytes:
         """The payload as it travels."""
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
+        # Copies: safetensors refuses tensors that lie in the same memory.
+        tensors = {
+            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for name, tensor in self.tensors.items()
+        }
         return safetensors.torch.save(tensors, {"format": FORMAT, "meta": _meta_json(self.meta)})
 
     @classmethod
@@ -72,14 +79,14 @@ class Payload:
         try:
             tensors = safetensors.torch.load(data)
             meta = json.loads(labels.get("meta", "{}"))
-        except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise PayloadError(f"a damaged payload arrived: {error}.") from error
-        # The order of the sender is the order of the offsets; safetensors sorts by type first.
+        # By name: safetensors lays tensors out by type first, so that the sender's order is lost.
         return cls({name: tensors[name] for name in sorted(tensors)}, meta)
 
     def require(self, like: Mapping[str, Tensor]) -> None:
         """Refuse a payload whose names, shapes, types or numbers are not as in ``like``."""
-        for name in like.keys() - self.tensors.keys():
+        for name in sorted(like.keys() - self.tensors.keys()):
             raise PayloadError(f"tensor {name!r} is missing from what arrived.")
         for name, tensor in self.tensors.items():
             if name not in like:
@@ -101,10 +108,17 @@ def _check_meta(meta: Meta) -> None:
     if not isinstance(meta, Mapping):
         raise PayloadError("the metadata of a payload must be plain text and numbers by name.")
     for name, value in meta.items():
+        if not _is_text(name):
+            raise PayloadError(f"the names of metadata must be text, not {name!r}.")
         if not isinstance(value, str | int | float | bool):
             raise PayloadError(f"metadata {name!r} must be plain text or a number, not {type(value).__name__}.")
         if isinstance(value, float) and not math.isfinite(value):
             raise PayloadError(f"metadata {name!r} is not finite.")
+
+
+def _is_text(name: object) -> bool:
+    """Whether a name can be written in UTF-8, which text with half of a surrogate pair cannot."""
+    return isinstance(name, str) and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _meta_json(meta: Meta) -> str:
@@ -118,7 +132,7 @@ def _read_header(data: bytes) -> dict[str, Any]:
         raise PayloadError("a damaged payload arrived: it is truncated or no payload at all.")
     try:
         header = json.loads(data[8 : 8 + length])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PayloadError(f"a damaged payload arrived: its header is no JSON ({error}).") from error
     if not isinstance(header, dict):
         raise PayloadError("a damaged payload arrived: its header is not a table.")

@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from potluck.errors import ModelError
+
 
 def _state(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Every parameter and buffer of ``module``, as ``name.path``."""
-    for path, tensor in module.state_dict(keep_vars=True).items():
-        yield f"{name}.{path}", tensor
+    # Not its state_dict: that leaves out buffers that are not persistent, which clients in turn would share.
+    for path, parameter in module.named_parameters(remove_duplicate=False):
+        yield f"{name}.{path}", parameter
+    for path, buffer in module.named_buffers(remove_duplicate=False):
+        yield f"{name}.{path}", buffer
 
 
 class Networks:
@@ -67,14 +72,18 @@ class Networks:
         return result
 
     def travelling(self, *names: str) -> dict[str, Tensor]:
-        """A copy of what travels of the networks ``names``: parameters and buffers, integer counters excepted."""
+        """A copy of what travels of the networks ``names``: their ``state_dict`` without its integer counters."""
         if not names:
             return {}
-        return {path: tensor for path, tensor in self.state(*names).items() if tensor.is_floating_point()}
+        lasting = {f"{name}.{path}" for name in names for path in self.modules[name].state_dict()}
+        held = self.state(*names)
+        return {path: tensor for path, tensor in held.items() if path in lasting and tensor.is_floating_point()}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Copy the values of ``state`` (``name.path``) into the networks; what it does not name stays as it is."""
-        for name, module in self.modules.items():
-            for path, tensor in _state(name, module):
-                if path in state:
-                    tensor.detach().copy_(state[path])
+        own = {path: tensor for name, module in self.modules.items() for path, tensor in _state(name, module)}
+        for path, values in state.items():
+            if path not in own or values.shape != own[path].shape:
+                shape = f"shape {tuple(own[path].shape)} there" if path in own else "no such weight there"
+                raise ModelError(f"{path!r} of shape {tuple(values.shape)} does not fit the networks: {shape}.")
+            own[path].detach().copy_(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -65,7 +65,10 @@ class Outcome:
 
 
 class Engine(ABC):
-    """Trains and evaluates clients."""
+    """Trains and evaluates clients.
+
+    Who stops listening half-way closes the generator, and then nothing of it runs any more.
+    """
 
     name: ClassVar[str]
 
@@ -73,11 +76,11 @@ class Engine(ABC):
         self.setting = setting
 
     @abstractmethod
-    def train(self, round: Round, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def train(self, round: Round, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
         """Train the clients of a cohort, one outcome each, in any order."""
 
     @abstractmethod
-    def evaluate(self, jobs: Iterable[Job]) -> Iterator[Evaluation]:
+    def evaluate(self, jobs: Iterable[Job]) -> Generator[Evaluation, None, None]:
         """Evaluate clients with what they hold, changing nothing."""
 
     @abstractmethod

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from queue import SimpleQueue
+from threading import Lock
 from typing import ClassVar, TypeVar
 
 import torch
@@ -39,24 +40,28 @@ class Loop(Engine):
         self._cores = torch.get_num_threads()
         self._most = workers or (self._cores if setting.device.type == "cpu" else 1)
         self._workers = [Worker(setting)]
+        # Whoever watches a round may ask for a prediction while all other workers are busy.
+        self._reader, self._reading = Worker(setting), Lock()
 
-    def train(self, round: Round, jobs: Sequence[Job]) -> Iterator[Outcome]:
+    def train(self, round: Round, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
         """Train the clients of a cohort; outcomes come in the order of the jobs."""
         return self._each(lambda worker, job: worker.train(round, job), jobs, min(self._most, len(jobs)))
 
-    def evaluate(self, jobs: Iterable[Job]) -> Iterator[Evaluation]:
+    def evaluate(self, jobs: Iterable[Job]) -> Generator[Evaluation, None, None]:
         """Evaluate clients with what they hold; in the order of the jobs."""
         return self._each(lambda worker, job: worker.evaluate(job), jobs, self._most)
 
     def networks(self, job: Job) -> dict[str, nn.Module]:
         """Copies of the networks that one client holds, ready for use."""
-        return self._workers[0].networks(job)
+        with self._reading:
+            return self._reader.networks(job)
 
     def predict(self, job: Job, x: Tensor) -> Tensor:
         """Logits of one client for inputs like its own."""
-        return self._workers[0].predict(job, x)
+        with self._reading:
+            return self._reader.predict(job, x)
 
-    def _each(self, work: Callable[[Worker, Job], T], jobs: Iterable[Job], workers: int) -> Iterator[T]:
+    def _each(self, work: Callable[[Worker, Job], T], jobs: Iterable[Job], workers: int) -> Generator[T, None, None]:
         if workers <= 1:
             for job in jobs:
                 yield work(self._workers[0], job)

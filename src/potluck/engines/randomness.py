@@ -1,4 +1,4 @@
-"""Dropout that draws from counters, so that every engine drops the same units."""
+"""Dropout that draws from counters, so that every engine drops the same units; all other randomness is refused."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from potluck import draws
 from potluck.errors import ModelError
@@ -42,10 +43,7 @@ class CounterDropout(TorchFunctionMode):
         if func in _DROPOUT:
             return self._drop(_DROPOUT[func], *args, **kwargs)
         if func in _UNSEEDED:
-            raise ModelError(
-                f"a network draws random numbers with {getattr(func, '__name__', func)}, which a run cannot repeat: "
-                "use dropout, or draw from potluck.draws."
-            )
+            raise _unrepeatable(getattr(func, "__name__", str(func)))
         return func(*args, **kwargs)
 
     def _drop(
@@ -69,3 +67,31 @@ class CounterDropout(TorchFunctionMode):
         kept = draws.uniform(torch.cat(parts)[:, None], units) >= p
         kept = kept.reshape(x.shape[0], *shape, *(1 for _ in x.shape[1 + len(shape) :]))
         return x * kept.to(x.dtype) / (1 - p)
+
+
+class RefuseUnseeded(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, any operation that draws from PyTorch's own generator is refused.
+
+    It sees what :class:`CounterDropout` cannot: draws in place, and those within PyTorch's own functions, such as the
+    dropout of attention weights. It slows every operation down, so it is for one trial step, not for training.
+    """
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run an operation, unless it draws."""
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            names = [argument.name for argument in func._schema.arguments]
+            # Attention is marked as random whether it drops anything or not.
+            attention = "dropout_p" in names
+            if not attention or {**dict(zip(names, args, strict=False)), **kwargs}.get("dropout_p", 0) > 0:
+                raise _unrepeatable(str(func))
+        return func(*args, **kwargs)
+
+
+def _unrepeatable(function: str) -> ModelError:
+    return ModelError(
+        f"a network draws random numbers with {function}, which a run cannot repeat: use dropout layers "
+        "(nn.Dropout, F.dropout), or draw from potluck.draws."
+    )

@@ -14,11 +14,11 @@ from potluck.client import Client
 from potluck.contract import Batch, Networks, Phase, Received, Round
 from potluck.data.examples import Examples
 from potluck.engines.base import Evaluation, Job, Outcome, Setting
-from potluck.engines.batches import epoch_batches, plain_batches
+from potluck.engines.batches import epoch_batches, has_batch_norm, plain_batches
 from potluck.engines.optimizer import Optimizer
 from potluck.engines.randomness import CounterDropout
 from potluck.engines.workshop import Workshop
-from potluck.errors import ConfigError, ModelError, TrainingError
+from potluck.errors import ConfigError, DataError, ModelError, TrainingError
 from potluck.metrics.accuracy import Scores, confusion, scores
 from potluck.payload import Payload
 
@@ -62,14 +62,15 @@ class Worker:
             flops += operations
         collected, operations = self._collect(client, net, received)
         upload = algorithm.upload(net, collected, received, len(client.train))
+        _check_finite(round, client, losses, net)
         state = {name: tensor.cpu() for name, tensor in net.state().items()}
-        _check_finite(round, client, losses, state)
         return Outcome(
             client=client.id,
             state=state,
-            upload=Payload({name: tensor.cpu() for name, tensor in upload.tensors.items()}, upload.meta),
-            # The phase that trains the client's own model comes last of those that adapt, or first.
-            loss=losses[len(algorithm.adapt(round))] if losses else math.nan,
+            # Copies: what an algorithm uploads may be the very weights that the next client is loaded into.
+            upload=Payload({name: _copied(tensor) for name, tensor in upload.tensors.items()}, upload.meta),
+            # The first phase that is not for adapting is the one that trains the client's own model.
+            loss=next(iter(losses[len(algorithm.adapt(round)) :]), math.nan),
             flops=flops + operations,
             evaluation=self._evaluate(client, net, received),
         )
@@ -104,12 +105,24 @@ class Worker:
         epochs = self.workshop.epochs(phase)
         for epoch in range(epochs):
             for batch in epoch_batches(data, steps, key, epoch, phase, self.workshop.inputs(net)):
-                with CounterDropout(batch.key):
-                    loss = phase.loss(net, batch, received)
+                loss = self._loss(phase, client, net, batch, received)
                 optimizer.step(loss)
                 total += loss.detach() * len(batch.y)
         flops = self.workshop.phase_flops(client.architecture, phase, received, steps)
         return float(total) / max(epochs * sum(steps), 1), flops
+
+    @staticmethod
+    def _loss(phase: Phase, client: Client, net: Networks, batch: Batch, received: Received) -> Tensor:
+        try:
+            with CounterDropout(batch.key):
+                return phase.loss(net, batch, received)
+        except ValueError as error:
+            if len(batch.y) > 1 or not has_batch_norm(*(net.modules[name] for name in phase.learning)):
+                raise
+            raise DataError(
+                f"client {client.id} learns from a single sample at a time, and its networks normalise over the "
+                "samples of a batch: give it more samples, and a batch_size of at least 2."
+            ) from error
 
     def _data(self, client: Client, name: str) -> Examples:
         if name == "public":
@@ -117,6 +130,8 @@ class Worker:
                 raise ConfigError("this algorithm needs public data: give Federation(public=...).")
             return self.setting.public
         data: Examples = getattr(client, name)
+        if len(data) == 0:
+            raise DataError(f"client {client.id} has no {name} samples, and {self.setting.algorithm.title} needs some.")
         return data
 
     def _collect(self, client: Client, net: Networks, received: Received) -> tuple[dict[str, Tensor], int]:
@@ -157,11 +172,15 @@ class Worker:
         return Evaluation(client.id, test, self._score(net, client.validation, received))
 
 
-def _check_finite(round: Round, client: Client, losses: Sequence[float], state: dict[str, Tensor]) -> None:
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True)
+
+
+def _check_finite(round: Round, client: Client, losses: Sequence[float], net: Networks) -> None:
     """Stop at the first client whose training left the numbers."""
-    broken = not all(math.isfinite(loss) for loss in losses)
-    broken = broken or not all(bool(torch.isfinite(t).all()) for t in state.values() if t.is_floating_point())
-    if broken:
+    weights = net.travelling(*net.modules).values()
+    finite = [torch.isfinite(tensor).all() for tensor in weights]
+    if not all(math.isfinite(loss) for loss in losses) or (finite and not torch.stack(finite).all()):
         raise TrainingError(
             f"training of client {client.id} in round {round.number} gave numbers that are not finite (losses: "
             f"{', '.join(f'{loss:.4g}' for loss in losses)}). Try a smaller learning_rate or clip_norm."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +13,10 @@ from torch import Tensor, nn
 from potluck import draws
 from potluck.algorithms.base import State
 from potluck.client import Architecture
-from potluck.contract import Networks, Phase, Received
+from potluck.contract import Batch, Loss, Networks, Phase, Received
 from potluck.engines.base import Setting
 from potluck.engines.batches import Inputs, has_batch_norm, sizes
+from potluck.engines.randomness import CounterDropout, RefuseUnseeded
 from potluck.metrics.flops import Cost, collecting_cost, training_cost
 
 _KEPT = 8
@@ -92,7 +94,8 @@ class Workshop:
         key = (architecture.key, getattr(loss, "__code__", loss), phase.learning, phase.views)
         if key not in self._costs:
             modules = self.networks(architecture).modules
-            self._costs[key] = training_cost(modules, phase, received, self.setting.task, self.setting.dtype)
+            trial = replace(phase, loss=_repeatable(phase.loss))
+            self._costs[key] = training_cost(modules, trial, received, self.setting.task, self.setting.dtype)
         return self.epochs(phase) * self._costs[key].of(steps)
 
     def collecting_flops(self, architecture: Architecture, received: Received, samples: int) -> int:
@@ -106,4 +109,14 @@ class Workshop:
 
     def to_device(self, tensors: Received) -> dict[str, Tensor]:
         """Copies of what was received, where the networks are."""
-        return {name: tensor.to(self.setting.device) for name, tensor in tensors.items()}
+        return {name: tensor.to(self.setting.device, copy=True) for name, tensor in tensors.items()}
+
+
+def _repeatable(loss: Loss) -> Loss:
+    """The loss as it is in training, refused if it draws anything that a run could not repeat."""
+
+    def trial(net: Networks, batch: Batch, received: Received) -> Tensor:
+        with CounterDropout(batch.key), RefuseUnseeded():  # type: ignore[no-untyped-call]
+            return loss(net, batch, received)
+
+    return trial

@@ -69,7 +69,8 @@ class History:
     def _protocols(self) -> dict[str, Any]:
         everyone = [record for record in self.rounds if record["all"] is not None]
         validated = [record for record in everyone if record["all"]["validation_accuracy"] is not None]
-        scored = [record for record in self.rounds if record["participants"]["accuracy"] is not None]
+        # Enrolment (round 0) is no round: everybody takes part in it.
+        scored = [r for r in self.rounds if r["round"] > 0 and r["participants"]["accuracy"] is not None]
         # Of equal rounds the first counts, as it does for a reader who watches.
         chosen = max(validated, key=lambda record: record["all"]["validation_accuracy"], default=None)
         best = max(scored, key=lambda record: record["participants"]["accuracy"], default=None)

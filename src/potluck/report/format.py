@@ -13,16 +13,17 @@ def percent(value: float | None) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes.
+    """A number of bytes, to three digits.
 
-    >>> size(900), size(1772), size(5 << 20)
-    ('900 B', '1.73 KiB', '5.00 MiB')
+    >>> size(900), size(1772), size(498_000), size(5 << 20)
+    ('900 B', '1.73 KiB', '486 KiB', '5.00 MiB')
     """
     number, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
     while number >= 1024 and len(units) > 1:
         number /= 1024
         units.pop(0)
-    return f"{count} B" if units[0] == "B" else f"{number:.2f} {units[0]}"
+    decimals = 0 if units[0] == "B" or number >= 99.95 else 1 if number >= 9.995 else 2
+    return f"{number:.{decimals}f} {units[0]}"
 
 
 def operations(count: int) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from statistics import median
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.tree import Tree
 
 from potluck.algorithms import find
@@ -27,22 +28,33 @@ def announce(console: Console, config: RunConfig, federation: Federation) -> Non
     settings = ", ".join(f"{key} {value}" for key, value in method.model_dump().items() if value is not None)
     samples = [len(client.train) for client in federation.clients]
     tests = [len(client.test) for client in federation.clients]
-    tree = Tree(f"[bold]{method.title}[/bold]" + (f"  ({settings})" if settings else ""), highlight=True)
-    tree.add(
-        f"data       {config.data}, {config.partition}, {_span(samples)} training and {_span(tests)} test samples each"
-    )
-    tree.add(f"clients    {config.clients}, {federation.cohort_size} per round, models {default_models(config)}")
-    tree.add(
-        f"training   {config.rounds} rounds of {config.epochs} epochs, batches of {config.batch_size}, "
-        f"{config.optimizer} at {config.learning_rate}, augmentation {config.augmentation}"
-    )
-    tree.add(f"engine     {federation.engine.name} on {federation.device}, seed {config.seed}")
+    tree = Tree(f"[bold]{method.title}[/bold]", highlight=True)
+    lines = {
+        "settings": settings,
+        "data": f"{config.data}, {config.partition}, augmentation {config.augmentation}",
+        "clients": f"{config.clients}, {federation.cohort_size} per round, models {default_models(config)}",
+        "samples": f"{_span(samples)} to train on, {_span(tests)} to test on, per client",
+        "training": f"{_count(config.rounds, 'round')} of {_count(config.epochs, 'epoch')}, "
+        f"batches of {config.batch_size}, {config.optimizer} at {config.learning_rate}",
+        "engine": f"{federation.engine.name} on {federation.device}, seed {config.seed}",
+    }
+    for name, text in lines.items():
+        if text:
+            # A grid, so that a long text is broken in its own column.
+            line = Table.grid(Column(width=10), Column())
+            line.highlight = True
+            line.add_row(name, escape(text))
+            tree.add(line)
     console.print(tree)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _span(counts: list[int]) -> str:
     low, high = min(counts), max(counts)
-    return f"{low}" if low == high else f"{low} to {high}"
+    return f"{low}" if low == high else f"{low}-{high}"
 
 
 @contextmanager
@@ -83,11 +95,19 @@ def result_table(summaries: Mapping[str, Mapping[str, Any]], seconds: Mapping[st
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
-        caption="particip., best: the papers' protocol; chosen on test data, and so kinder",
+        caption="participants, best: chosen on test data, as the papers do; so kinder",
         caption_justify="left",
     )
     table.add_column("method\nrun", overflow="fold", min_width=12)
-    headings = ("all,\nlast", "all, best\nby valid.", "particip.,\nbest", "bytes\nup", "bytes\ndown", "FLOP", "time")
+    headings = (
+        "all\nlast",
+        "all\nbest by\nvalid.",
+        "partici-\npants\nbest",
+        "bytes\nup",
+        "bytes\ndown",
+        "FLOP",
+        "time",
+    )
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for name, summary in summaries.items():
@@ -102,22 +122,14 @@ def result_table(summaries: Mapping[str, Mapping[str, Any]], seconds: Mapping[st
     return table
 
 
-def client_table(accuracies: Iterable[float | None]) -> Table:
+def client_table(accuracies: Iterable[float | None]) -> RenderableType:
     """Every client's accuracy when all were last evaluated, with the spread."""
     values = list(accuracies)
-    known = sorted(value for value in values if value is not None)
-    table = Table(
-        title="Accuracy of each client, when all were last evaluated (%)",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        show_header=False,
-        caption_justify="left",
-    )
+    known = [value for value in values if value is not None]
+    if not known:
+        return "No client has been evaluated yet."
+    table = Table(box=None, show_header=False)
     for row in range(0, len(values), 10):
         table.add_row(f"[dim]{row}[/dim]", *(percent(value) for value in values[row : row + 10]))
-    if known:
-        table.caption = (
-            f"lowest {percent(known[0])}, median {percent(known[len(known) // 2])}, highest {percent(known[-1])}"
-        )
-    return table
+    spread = f"lowest {percent(min(known))}, median {percent(median(known))}, highest {percent(max(known))}"
+    return Group("[bold]Accuracy of each client, when all were last evaluated (%)[/bold]", table, spread)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from potluck.run.states import ClientStates, Version
 VERSION = 1
 _KEPT = 2
 """Checkpoints kept: the newest, and the one before in case the newest is damaged."""
+_NAME = re.compile("round-[0-9]{5,}")
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,16 @@ class Checkpoints:
             if older is not None:
                 kept[number] = older
             elif number not in kept:
-                shutil.rmtree(self._path(number))
+                self._remove(number)
         self._states.prune(checkpoint.clients for checkpoint in kept.values())
+
+    def _remove(self, number: int) -> None:
+        try:
+            # The manifest goes first: without it the rest, should it stay, is no checkpoint.
+            (self._path(number) / "manifest.json").unlink(missing_ok=True)
+            shutil.rmtree(self._path(number))
+        except OSError as error:
+            raise RunError(f"cannot remove {self._path(number)}: {error.strerror or error}.") from error
 
     def newest(self) -> Found | None:
         """The newest checkpoint that is whole; ``None`` if the run was stopped before its first."""
@@ -126,8 +136,8 @@ class Checkpoints:
 
     def _numbers(self) -> list[int]:
         """The rounds that have a checkpoint folder, newest first."""
-        names = [path.name for path in self._folder.glob("round-*")] if self._folder.is_dir() else []
-        return sorted((int(name[6:]) for name in names if name[6:].isdigit()), reverse=True)
+        numbers = [int(path.name[6:]) for path in self._folder.glob("round-*") if _NAME.fullmatch(path.name)]
+        return sorted(numbers, reverse=True)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"round-{number:05d}"

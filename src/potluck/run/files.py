@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,23 @@ from potluck.errors import RunError
 _CHUNK = 1 << 22
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replace ``path`` at once: a reader, or a crash, sees the old content or the new, never a part."""
+def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace ``path`` at once: a reader, or a crash, sees the old content or the new, never a part.
+
+    With ``durable`` this holds for a power cut as well, at the price of waiting for the disk.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise RunError(f"cannot write {path}: {error.strerror or error}.") from error
 
 
@@ -40,7 +46,8 @@ def write_json(path: Path, content: Any) -> None:
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> int:
     """Write tensors as safetensors; the checksum of the file."""
     data = safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
-    write_bytes(path, data)
+    # Not durable: weights are large and many, and a checkpoint knows their checksums.
+    write_bytes(path, data, durable=False)
     return zlib.crc32(data)
 
 

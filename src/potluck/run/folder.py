@@ -10,6 +10,8 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,7 +33,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._open: dict[str, IO[bytes]] = {}
+        self._open: dict[str, FileIO] = {}
         self._lock: IO[bytes] | None = None
 
     @classmethod
@@ -44,9 +46,8 @@ class RunFolder:
             draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=parent))
             draft.chmod(0o755)
         except OSError as error:
-            raise RunError(
-                f"cannot make a run folder in {parent}: {error.strerror or error}. Give another --out."
-            ) from error
+            reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror or error
+            raise RunError(f"cannot make a run folder in {parent}: {reason}. Give another --out.") from error
         try:
             write_bytes(draft / "config.toml", to_toml(config).encode())
             write_json(draft / "environment.json", environment())
@@ -59,7 +60,11 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """A run that exists."""
-        if not (path / "config.toml").is_file():
+        try:
+            there = (path / "config.toml").is_file()
+        except OSError as error:
+            raise RunError(f"cannot look into {path}: {error.strerror or error}.") from error
+        if not there:
             raise RunError(f"no run in {path}: there is no config.toml in it.")
         return cls(path)
 
@@ -67,9 +72,9 @@ class RunFolder:
         """The configuration as it stands in ``config.toml``."""
         path = self.path / "config.toml"
         try:
-            return tomllib.loads(path.read_text())
+            return tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise RunError(f"cannot read {path}: {error}.") from error
+            raise RunError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
         except tomllib.TOMLDecodeError as error:
             raise RunError(f"{path} is not valid TOML: {error}.") from error
 
@@ -79,9 +84,11 @@ class RunFolder:
         if not path.is_file():
             return None
         try:
-            summary: dict[str, Any] = json.loads(path.read_text())
+            summary = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise RunError(f"cannot read {path}: {error}.") from error
+        if not isinstance(summary, dict):
+            raise RunError(f"{path} is damaged: it is no summary of a run.")
         return summary
 
     def refuse_finished(self) -> None:
@@ -97,13 +104,18 @@ class RunFolder:
 
     def lock(self) -> None:
         """Keep other processes from running in this folder; given back when this one ends, however it ends."""
+        if self._lock is not None:
+            return
         try:
             import fcntl
         except ImportError:  # pragma: no cover (Windows has no such lock)
             return
         try:
-            self._lock = (self.path / ".lock").open("wb")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = (self.path / ".lock").open("wb")
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = lock
+            for path in (*self.path.glob(".*.part"), *self.path.glob("checkpoint/*/.*.part")):
+                path.unlink()  # what a killed process was writing
         except BlockingIOError as error:
             raise RunError(f"{self.path} is being run by another process: wait for it, or stop it.") from error
         except OSError as error:
@@ -119,49 +131,72 @@ class RunFolder:
     # ---- records --------------------------------------------------------------------------------------------------
 
     def append(self, name: str, *records: dict[str, Any]) -> None:
-        """Add lines to a file of records, and hand them to the system at once."""
-        try:
-            file = self._records(name)
-            for record in records:
-                file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
-            file.flush()
-        except OSError as error:
-            raise RunError(f"cannot write {self.path / name}: {error.strerror or error}.") from error
+        """Add lines to a file of records, all of them or none, and hand them to the system at once."""
+        left = b"".join(json.dumps(record, allow_nan=False).encode() + b"\n" for record in records)
+        with self._writing(name) as file:
+            length = file.tell()
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            except OSError:
+                file.truncate(length)
+                file.seek(length)
+                raise
 
     def lengths(self) -> dict[str, int]:
-        """The length of each file of records, in bytes."""
-        return {name: self._records(name).tell() for name in RECORDS}
+        """The length of each file of records, in bytes, all of which are safe on the disk."""
+        lengths = {}
+        for name in RECORDS:
+            with self._writing(name) as file:
+                os.fsync(file.fileno())
+                lengths[name] = file.tell()
+        return lengths
 
     def cut(self, lengths: dict[str, int]) -> None:
         """Cut the files of records back to these lengths."""
         for name in RECORDS:
-            file = self._records(name)
-            file.truncate(lengths.get(name, 0))
-            file.seek(0, os.SEEK_END)
+            with self._writing(name) as file:
+                file.truncate(lengths.get(name, 0))
+                file.seek(0, os.SEEK_END)
 
     def records(self, name: str) -> Iterator[dict[str, Any]]:
         """The records of a file; a last line that is still being written does not count."""
         path = self.path / name
         if not path.is_file():
             return
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    return
-                try:
-                    yield json.loads(line)
-                except ValueError as error:
-                    raise RunError(f"line {number} of {path} is damaged: {error}.") from error
+        try:
+            with path.open("rb") as file:
+                for number, line in enumerate(file, 1):
+                    if not line.endswith(b"\n"):
+                        return
+                    yield _record(line, f"line {number} of {path}")
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror or error}.") from error
 
-    def _records(self, name: str) -> IO[bytes]:
-        if name not in self._open:
-            self._open[name] = (self.path / name).open("ab")
-        return self._open[name]
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[FileIO]:
+        try:
+            if name not in self._open:
+                # Without a buffer: what could not be written is not tried again when the file is closed.
+                self._open[name] = (self.path / name).open("ab", buffering=0)
+            yield self._open[name]
+        except OSError as error:
+            raise RunError(f"cannot write {self.path / name}: {error.strerror or error}.") from error
+
+
+def _record(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise RunError(f"{where} is damaged: {error}.") from error
+    if not isinstance(record, dict) or "round" not in record:
+        raise RunError(f"{where} is damaged: it is no record of a round.")
+    return record
 
 
 def refuse_existing(path: Path) -> None:
     """Raise if a new run cannot go into ``path``."""
-    if path.exists():
+    if os.path.lexists(path):
         raise RunError(f"{path} exists already. Give another --out, or go on with it: potluck resume {path}")
 
 

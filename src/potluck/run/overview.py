@@ -9,8 +9,11 @@ from typing import Any
 from potluck.config import make_config
 from potluck.errors import RunError
 from potluck.experiment import summarize
+from potluck.metrics.protocol import MEANING
 from potluck.run.folder import RunFolder
 from potluck.run.record import read_history
+
+_SHOWN = {"algorithm", "client_accuracy", "bytes_up", "bytes_down", "flops", *MEANING}
 
 
 @dataclass(frozen=True)
@@ -25,11 +28,21 @@ class Overview:
 def overview(path: Path) -> Overview:
     """Read a run; one that is not finished is summarised as far as it got."""
     folder = RunFolder.open(path)
+    try:
+        return _read(folder)
+    except (KeyError, TypeError) as error:
+        raise RunError(f"{path} is damaged: its records are not those of a run.") from error
+
+
+def _read(folder: RunFolder) -> Overview:
     history = read_history(folder)
     seconds = sum(record["seconds"] for record in history.rounds)
     summary = folder.summary()
-    if summary is not None:
+    if summary is not None and summary.keys() >= _SHOWN:
         return Overview(summary, seconds, finished=True)
+    if summary is not None:
+        raise RunError(f"{folder.path / 'summary.json'} is damaged: it is no summary of a run.")
     if not history.rounds:
+        path = folder.path
         raise RunError(f"{path} has no finished round to show yet. Go on with it: potluck resume {path}")
     return Overview(summarize(make_config(folder.config()), history), seconds, finished=False)

@@ -12,6 +12,7 @@ from potluck.metrics.protocol import History
 from potluck.run.checkpoint import Checkpoint, Checkpoints
 from potluck.run.folder import RECORDS, RunFolder
 from potluck.run.states import ClientStates
+from potluck.settings import flat
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,12 @@ class RunRecord:
         self._folder: RunFolder | None = None
         self._checkpoints = Checkpoints(path / "checkpoint", self.states) if path else None
         self._saved: int | None = None
+        self._behind = False
 
     def begin(self) -> None:
         """Make the folder if it is not there yet, and keep other processes out of it."""
+        if self._behind:
+            raise RunError(f"the last round could not be written to {self.path}: go back to before it by restore().")
         if self.path is not None and self._folder is None:
             self._folder = RunFolder.create(self.path, self._config)
         if self._folder is not None:
@@ -48,10 +52,12 @@ class RunRecord:
 
     def commit_round(self, round: dict[str, Any], clients: list[dict[str, Any]]) -> None:
         """A round is over: what was staged counts, and its records are written."""
-        self.states.commit()
+        self._behind = True
         if self._folder is not None:
             self._folder.append("clients.jsonl", *clients)
             self._folder.append("rounds.jsonl", round)
+        self.states.commit()
+        self._behind = False
 
     def abandon_round(self) -> None:
         """A round failed: nothing of it counts."""
@@ -59,6 +65,8 @@ class RunRecord:
 
     def checkpoint(self, round: int, server: State) -> None:
         """Make a point to resume from."""
+        if self._behind:
+            return  # the last round could not be recorded: the point to resume from is the one before
         if self._folder is not None and self._checkpoints is not None and round != self._saved:
             self._checkpoints.save(round, self._config, self._folder.lengths(), server)
             self._saved = round
@@ -83,13 +91,13 @@ class RunRecord:
             self._saved = found.checkpoint.round
         if not to_read:
             folder.cut(lengths)
-            self._folder = folder
+            self._folder, self._behind = folder, False
         if not found:
             return Restored()
         return Restored(read_history(folder, found.checkpoint.round), found.server, found.problems)
 
     def _refuse_changes(self, checkpoint: Checkpoint) -> None:
-        before, now = checkpoint.config, self._config
+        before, now = flat(checkpoint.config), flat(self._config)
         changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
         if changed:
             details = "; ".join(f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in changed)

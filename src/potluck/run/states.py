@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from potluck.algorithms.base import State
+from potluck.errors import RunError
 from potluck.run.files import read_tensors, write_tensors
 
 Version = tuple[int, int]
 """The round in which a client's state was made, and the checksum of its file."""
 
-MEMORY = 512 << 20
+MEMORY = 256 << 20
 """Bytes of client states that are kept in memory when there is a folder for the rest."""
+
+_OURS = re.compile(r"round-[0-9]{5,}\.safetensors|\..*\.part")
+"""Files that are written here, whole or half; any others in a client's folder are not ours to delete."""
 
 
 class ClientStates:
@@ -89,13 +93,15 @@ class ClientStates:
         if self._folder is None or not self._folder.is_dir():
             return
         needed = {self._path((client, round)) for versions in kept for client, (round, _) in versions.items()}
-        for folder in self._folder.iterdir():
-            files = list(folder.iterdir())
-            for path in files:
-                if path not in needed:
+        try:
+            for path in self._folder.glob("*/*"):
+                if path not in needed and _OURS.fullmatch(path.name):
                     path.unlink()
-            if not needed.intersection(files):
-                shutil.rmtree(folder)
+            for folder in self._folder.iterdir():
+                if folder.is_dir() and not any(folder.iterdir()):
+                    folder.rmdir()
+        except OSError as error:
+            raise RunError(f"cannot tidy up {self._folder}: {error.strerror or error}.") from error
         self._written = {entry: crc for entry, crc in self._written.items() if self._path(entry) in needed}
 
     def path(self, client: int, version: Version) -> Path:

@@ -32,8 +32,8 @@ def _value(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str):
-        # A JSON string is a valid TOML string.
-        return json.dumps(value, ensure_ascii=False)
+        # A JSON string is a valid TOML string, but for one control character that JSON leaves alone.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_value(item) for item in value) + "]"
     raise TypeError(f"{value!r} cannot be written as TOML.")

@@ -1,0 +1,192 @@
+"""The command line as a user meets it: what wins over what, what is written, what is printed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import potluck as package
+from potluck.config import RunConfig
+from potluck.report.terminal import result_table
+from run import tiny
+
+
+def test_flags_over_set_over_file_over_defaults(potluck: tiny.Command, tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('seed = 1\nclients = 5\nrounds = 1\nepochs = 2\n[algorithm]\nname = "pfedes"\nmu = 0.2\n')
+    flags = ("standalone", "--models", "cnn-5", "--partition", "iid", "--clients", "2", "--out", tmp_path / "run")
+    # What wins is the whole of it: the settings of pFedES that are left in the file are none of Standalone's.
+    refused = potluck("run", *flags, "--config", file)
+    assert refused == (2, "", "potluck: unknown setting 'algorithm.mu': this algorithm has none of its own.\n")
+    file.write_text('seed = 1\nclients = 5\nrounds = 1\nepochs = 2\nbatch_size = 9\n[algorithm]\nname = "pfedes"\n')
+    sets = ("--set", "clients=4", "--set", "epochs=1", "--set", "algorithm.name=fedavg", "--set", "seed=7")
+    assert potluck("run", *flags, "--config", file, *sets).code == 0
+    written = tomllib.loads((tmp_path / "run/config.toml").read_text())
+    assert written["algorithm"] == {"name": "standalone"}  # flag over --set and file
+    assert written["clients"] == 2  # flag over --set and file
+    assert (written["epochs"], written["seed"]) == (1, 7)  # --set over file
+    assert (written["rounds"], written["batch_size"]) == (1, 9)  # file over default
+    assert written["momentum"] == RunConfig.model_fields["momentum"].default
+
+
+def test_config_is_complete(potluck: tiny.Command, tmp_path: Path) -> None:
+    assert potluck("run", "pfedes", *tiny.ARGUMENTS, "--out", tmp_path / "run").code == 0
+    written = tomllib.loads((tmp_path / "run/config.toml").read_text())
+    left_out = {"data_dir", "split"}  # None, which TOML cannot say, is their default
+    assert RunConfig.model_fields.keys() - written.keys() == left_out
+    assert written["algorithm"]["mu"] == 0.1
+
+
+@pytest.mark.parametrize("clip", ["none", "3.5"])
+def test_config_given_back_gives_the_same_run(potluck: tiny.Command, tmp_path: Path, clip: str) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    extra = ("--rounds", "2", "--fraction", "0.7", "--seed", "3", "--set", f"clip_norm={clip}", "--set", "split=7:3")
+    assert potluck("run", "pfedes", *tiny.ARGUMENTS, *extra, "--set", "algorithm.mu=0.3", "--out", one).code == 0
+    assert potluck("run", "--config", one / "config.toml", "--out", two).code == 0
+    assert tiny.rounds(one) == tiny.rounds(two)
+    for name in ("config.toml", "clients.jsonl", "summary.json"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+
+
+def test_same_command_same_bytes_other_seed_others(potluck: tiny.Command, tmp_path: Path) -> None:
+    for name, seed in (("a", 5), ("b", 5), ("c", 6)):
+        command = ("run", "fedavg", *tiny.ARGUMENTS, "--rounds", 2, "--seed", seed, "--out", tmp_path / name)
+        assert potluck(*command).code == 0
+    a, b, c = (
+        [re.sub(rb'"seconds": [0-9.e-]+', b"", line) for line in (tmp_path / name / "rounds.jsonl").open("rb")]
+        for name in "abc"
+    )
+    assert len(a) == 2
+    assert a == b
+    assert all(mine != other for mine, other in zip(a, c, strict=True))
+    assert (tmp_path / "a/clients.jsonl").read_bytes() == (tmp_path / "b/clients.jsonl").read_bytes()
+    assert (tmp_path / "a/clients.jsonl").read_bytes() != (tmp_path / "c/clients.jsonl").read_bytes()
+
+
+def test_json_and_summary(potluck: tiny.Command, tmp_path: Path) -> None:
+    ran = potluck("run", "pfedes", *tiny.ARGUMENTS, "--seed", 4, "--out", tmp_path / "run", "--json")
+    assert ran.code == 0
+    summary = json.loads(ran.out)  # and so nothing else is on standard output
+    assert "pFedES" in ran.err  # what a person would watch
+    assert summary == json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary == json.loads(potluck("show", tmp_path / "run", "--json").out)
+    wanted = {"all_last", "all_best_validation", "participants_best", "client_accuracy", "rounds", "seed"}
+    assert wanted | {"bytes_up", "bytes_down", "flops"} <= summary.keys()
+    (record,) = tiny.rounds(tmp_path / "run")
+    assert (summary["rounds"], summary["seed"], len(summary["client_accuracy"])) == (1, 4, 3)
+    assert all(summary[name] == record[name] > 0 for name in ("bytes_up", "bytes_down", "flops"))
+    assert summary["all_last"] == record["all"]["accuracy"]
+    assert summary["all_last"] == pytest.approx(sum(summary["client_accuracy"]) / 3)
+    several = json.loads(potluck("show", tmp_path / "run", tmp_path / "run/.", "--json").out)
+    assert several == {str(tmp_path / "run"): summary}
+
+
+def test_what_is_printed(potluck: tiny.Command, tmp_path: Path) -> None:
+    # Brackets mean something to the library that prints, and a long path would be broken at the edge of the screen.
+    run = tmp_path / "[bold] and [/red]" / ("long" * 30)
+    ran = potluck("run", "pfedes", *tiny.ARGUMENTS, "--out", run)
+    assert ran.code == 0
+    assert not ran.err
+    assert f"Written to {run}. See every client: potluck show {run}\n" in ran.out
+    assert "1 round of 1 epoch, batches of 64" in ran.out
+    assert "mu 0.1" in ran.out
+    shown = potluck("show", run)
+    assert shown.code == 0
+    assert "Accuracy of each client, when all were last evaluated (%)\n" in shown.out
+    assert not [line for line in ran.out.splitlines() if len(line) > 80 and str(run) not in line]
+
+
+def test_table_of_results_fits_on_the_screen() -> None:
+    summary = {"algorithm": {"name": "standalone"}, "all_last": 1.0, "all_best_validation": None} | {
+        "participants_best": 0.98765, "bytes_up": 1023 << 10, "bytes_down": 1023 << 20, "flops": 987_654 * 10**12,
+    }  # fmt: skip
+    printed, run = StringIO(), "runs/standalone-20250101-120000"
+    Console(width=80, file=printed).print(result_table({run: summary}, {run: 1e5}))
+    row = next(line for line in printed.getvalue().splitlines() if "Standalone" in line)
+    assert re.split(r"  +", row.strip()) == [
+        "Standalone",
+        "100.00",
+        "-",
+        "98.77",
+        "1023 KiB",
+        "1023 MiB",
+        "988 P",
+        "27:46:40",
+    ]
+
+
+def test_run_goes_into_runs_by_default(potluck: tiny.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert potluck("run", "standalone", *tiny.ARGUMENTS, "--data-dir", "data").code == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    assert re.fullmatch(r"standalone-\d{8}-\d{6}", run.name)
+    # A resume, or the same run again, may be asked for from another folder.
+    assert tomllib.loads((run / "config.toml").read_text())["data_dir"] == str(tmp_path / "data")
+
+
+def test_an_algorithm_may_be_given_by_its_name_alone(potluck: tiny.Command, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text('algorithm = "standalone"\n')
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert potluck("run", "--config", tmp_path / "settings.toml", *tiny.ARGUMENTS, "--out", one).code == 0
+    assert potluck("run", "--set", "algorithm=Standalone", *tiny.ARGUMENTS, "--out", two).code == 0
+    assert (one / "config.toml").read_text() == (two / "config.toml").read_text()
+
+
+def test_show_of_a_run_under_way(potluck: tiny.Command, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert potluck("run", "standalone", *tiny.ARGUMENTS, "--out", run).code == 0
+    finished = potluck("show", run)
+    assert "not finished" not in finished.out
+    (run / "summary.json").unlink()
+    with (run / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 2, "coh')  # just being written
+    shown = potluck("show", run)
+    assert shown.code == 0
+    assert f"{run} is not finished. Go on with it: potluck resume {run}\n" in shown.out
+    assert shown.out.startswith(finished.out.split("Accuracy of each")[0])
+
+
+def test_help_tells_the_defaults(potluck: tiny.Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    help = re.sub(r"\x1b\[[0-9;]*m", "", potluck("run", "--help").out)
+    for name in ("data", "partition", "clients", "fraction", "rounds", "seed", "engine", "device"):
+        said = re.search(rf"--{name} .*\[default: (.*)\]", help)
+        assert said is not None, name
+        assert said[1] == str(RunConfig.model_fields[name].default)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("rnu",), "run"),
+        (("run", "pfedes", "--round", "3"), "--rounds"),
+        (("run", "pfedes", "--clients", "ten"), "--clients"),
+        (("run", "pfedes", "fedavg"), "fedavg"),
+        (("resume",), "path"),
+        (("show",), "paths"),
+    ],
+)
+def test_misspelt_commands(potluck: tiny.Command, arguments: tuple[str, ...], said: str) -> None:
+    ran = potluck(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert "--help" in ran.err
+
+
+def test_version(potluck: tiny.Command) -> None:
+    assert potluck("--version") == (0, f"{package.__version__}\n", "")
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+    code = "import sys, potluck.cli; print([name for name in ('torch', 'numpy', 'pydantic') if name in sys.modules])"
+    source = str(Path(package.__file__).parents[1])
+    said = subprocess.check_output([sys.executable, "-c", code], text=True, env={"PYTHONPATH": source})
+    assert said == "[]\n"

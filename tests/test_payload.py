@@ -1,0 +1,292 @@
+"""What travels: it arrives as it was sent, is measured as it is encoded, and nothing else is let in."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from potluck.contract import Networks
+from potluck.errors import PayloadError
+from potluck.models import same_size_extractor
+from potluck.payload import FORMAT, Payload, check_tensor
+
+DTYPES = [
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.float16, torch.bfloat16, torch.float32, torch.float64,
+]  # fmt: skip
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).filter(lambda name: name != "__metadata__")
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.booleans() | st.text(max_size=8)
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> Tensor:
+    """Any shape of up to four dimensions, scalars and empty ones included, in any layout."""
+    shape = draw(st.lists(st.integers(0, 4), max_size=4))
+    dtype = draw(st.sampled_from(DTYPES))
+    count = int(torch.tensor(shape).prod()) if shape else 1
+    values = torch.arange(count).reshape(shape).to(dtype)
+    return values.permute(draw(st.permutations(range(len(shape)))))
+
+
+PAYLOADS = st.builds(
+    Payload, st.dictionaries(NAMES, tensors(), max_size=4), st.dictionaries(NAMES, NUMBERS, max_size=3)
+)
+
+
+def frame(header: object, body: bytes = b"") -> bytes:
+    """What a stranger might send: any header, and any bytes after it."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + body
+
+
+def labelled(meta: object = "{}", version: object = FORMAT, **entries: object) -> dict[str, object]:
+    return {"__metadata__": {"format": version, "meta": meta}, **entries}
+
+
+def entry(shape: list[int], offsets: list[int], dtype: str = "F32") -> dict[str, object]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+
+
+# ---- it arrives as it was sent --------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(PAYLOADS)
+def test_a_payload_survives_the_wire(sent: Payload) -> None:
+    arrived = Payload.decode(sent.encode())
+    assert arrived.tensors.keys() == sent.tensors.keys()
+    for name, tensor in sent.tensors.items():
+        assert arrived.tensors[name].dtype == tensor.dtype
+        assert arrived.tensors[name].shape == tensor.shape
+        assert torch.equal(arrived.tensors[name], tensor)
+    assert dict(arrived.meta) == dict(sent.meta)
+    assert [type(arrived.meta[name]) for name in sent.meta] == [type(value) for value in sent.meta.values()]
+    arrived.require(sent.tensors)
+
+
+@settings(deadline=None)
+@given(PAYLOADS)
+def test_bytes_are_measured_as_encoded(payload: Payload) -> None:
+    assert payload.tensor_bytes == sum(t.numel() * t.element_size() for t in payload.tensors.values())
+    if payload.tensors or payload.meta:
+        assert payload.encoded_bytes == len(payload.encode())
+
+
+def test_nothing_at_all_is_not_sent() -> None:
+    assert Payload().encoded_bytes == Payload().tensor_bytes == 0
+    assert Payload.decode(Payload().encode()) == Payload()
+    assert Payload({}, {"samples": 3}).encoded_bytes == len(Payload({}, {"samples": 3}).encode()) > 0
+
+
+def test_bytes_are_those_of_this_metadata_and_these_names() -> None:
+    sizes = set()
+    for name, samples in (("w", 1), ("w", 10), ("weight", 1)):
+        payload = Payload({name: torch.zeros(3)}, {"samples": samples})
+        assert payload.encoded_bytes == len(payload.encode())
+        sizes.add(len(payload.encode()))
+    assert len(sizes) > 1
+
+
+def test_the_extractor_of_the_paper_is_1772_bytes_of_numbers() -> None:
+    net = Networks({"extractor": same_size_extractor((3, 32, 32))})
+    payload = Payload(net.travelling("extractor"), {"samples": 400})
+    assert payload.tensor_bytes == 443 * 4 == 1772
+    assert 1772 < payload.encoded_bytes == len(payload.encode()) < 2500
+
+
+def test_what_is_sent_may_need_gradients_or_share_memory() -> None:
+    weight = nn.Parameter(torch.arange(6.0).reshape(2, 3))
+    views = {"row": weight[1], "turned": weight.T, "wide": weight[:1].expand(4, 3)}
+    sent = Payload({"all": weight, "again": weight, **views})
+    arrived = Payload.decode(sent.encode())
+    for name, tensor in sent.tensors.items():
+        assert torch.equal(arrived.tensors[name], tensor)
+        assert not arrived.tensors[name].requires_grad
+    assert sent.encoded_bytes == len(sent.encode())
+
+
+def test_what_arrived_is_memory_of_its_own() -> None:
+    weight = torch.zeros(3)
+    arrived = Payload.decode(Payload({"w": weight}).encode())
+    arrived.tensors["w"].add_(1)
+    assert weight.tolist() == [0, 0, 0]
+
+
+# ---- nothing else is let in -----------------------------------------------------------------------------------------
+
+
+def test_every_truncation_is_refused() -> None:
+    data = Payload({"a": torch.ones(2), "b": torch.zeros(1, dtype=torch.int64)}, {"samples": 7}).encode()
+    for length in range(len(data)):
+        with pytest.raises(PayloadError, match="damaged"):
+            Payload.decode(data[:length])
+    with pytest.raises(PayloadError, match="damaged"):
+        Payload.decode(data + b"\0")
+
+
+def test_a_flipped_bit_is_an_error_or_another_payload_but_never_a_crash() -> None:
+    data = Payload({"a": torch.ones(2)}, {"samples": 7}).encode()
+    for position in range(len(data)):
+        for bit in (1, 16, 128):
+            damaged = bytearray(data)
+            damaged[position] ^= bit
+            try:
+                Payload.decode(bytes(damaged))
+            except PayloadError:
+                continue
+
+
+FOREIGN: dict[str, bytes] = {
+    "text": b"Hello, this is no payload at all.",
+    "zeros": bytes(100),
+    "negative length": b"\xff" * 100,
+    "header that is no JSON": frame(b"not json"),
+    "header that is no UTF-8": frame(b'{"\xff": 1}'),
+    "header that is a list": frame([1, 2]),
+    "header of lists in lists": frame(b"[" * 100_000),
+    "metadata of lists in lists": frame(labelled("[" * 100_000)),
+    "metadata that is a list": frame(labelled("[1]")),
+    "metadata that is a number": frame(labelled(3)),
+    "labels that are a list": frame({"__metadata__": ["potluck"]}),
+    "tensor beyond the end": frame(labelled(a=entry([2], [0, 8])), b"1234"),
+    "tensors one over the other": frame(labelled(a=entry([1], [0, 4]), b=entry([1], [0, 4])), b"1234"),
+    "bytes of no tensor": frame(labelled(a=entry([1], [0, 4])), b"12345678"),
+    "shape below zero": frame(labelled(a=entry([-1], [0, 4])), b"1234"),
+    "shape beyond all numbers": frame(labelled(a=entry([2**63, 2], [0, 0]))),
+    "unknown type": frame(labelled(a=entry([1], [0, 4], "Q99")), b"1234"),
+    "type that PyTorch has not": frame(labelled(a=entry([2], [0, 1], "F4")), b"1"),
+    "entry that is a number": frame(labelled(a=3)),
+}
+
+
+@pytest.mark.parametrize("data", FOREIGN.values(), ids=FOREIGN.keys())
+def test_what_is_no_payload_is_refused(data: bytes) -> None:
+    with pytest.raises(PayloadError):
+        Payload.decode(data)
+
+
+@pytest.mark.parametrize("version", ["potluck-payload-2", "", None, 1])
+def test_another_version_is_refused_by_name(version: object) -> None:
+    with pytest.raises(PayloadError, match=f"not a payload of this version.*'{FORMAT}'"):
+        Payload.decode(frame(labelled(version=version)))
+
+
+def test_a_safetensors_file_of_somebody_else_is_refused() -> None:
+    with pytest.raises(PayloadError, match="its format is None"):
+        Payload.decode(safetensors.torch.save({"w": torch.ones(2)}))
+    with pytest.raises(PayloadError, match="its format is 'pt'"):
+        Payload.decode(safetensors.torch.save({"w": torch.ones(2)}, {"format": "pt"}))
+
+
+def test_a_header_of_many_megabytes_is_refused_unread() -> None:
+    header = json.dumps(labelled()).encode()
+    with pytest.raises(PayloadError, match="truncated or no payload"):
+        Payload.decode(frame(header + b" " * (1 << 24)))
+    assert Payload.decode(frame(header + b" " * 64)) == Payload()
+
+
+class Trap:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.write_text, (self.path, "executed")
+
+
+def test_a_pickle_is_refused_and_not_executed(tmp_path: Path) -> None:
+    path = tmp_path / "trap"
+    pickled = pickle.dumps(Trap(path))
+    torch.save({"w": torch.ones(2)}, tmp_path / "saved")
+    for data in (pickled, frame(pickled), (tmp_path / "saved").read_bytes()):
+        with pytest.raises(PayloadError):
+            Payload.decode(data)
+    assert not path.exists()
+
+
+NOT_PLAIN = ['{"a": NaN}', '{"a": Infinity}', '{"a": null}', '{"a": [1]}', '{"a": {"b": 1}}', "3", '"a"']
+
+
+@pytest.mark.parametrize("meta", NOT_PLAIN)
+def test_metadata_that_arrives_must_be_plain(meta: str) -> None:
+    with pytest.raises(PayloadError, match="metadata"):
+        Payload.decode(frame(labelled(meta)))
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), None, [1], {"b": 1}, b"bytes", torch.ones(1)], ids=lambda v: type(v).__name__
+)
+def test_metadata_that_is_sent_must_be_plain(value: Any) -> None:
+    with pytest.raises(PayloadError, match="'speed'"):
+        Payload({}, {"speed": value})
+
+
+def test_names_must_be_able_to_travel() -> None:
+    wrong_key: Any = {1: 2}
+    with pytest.raises(PayloadError, match="1"):
+        Payload({}, wrong_key)
+    for name in ("__metadata__", "half a \ud800 pair"):
+        with pytest.raises(PayloadError, match="cannot be called"):
+            Payload({name: torch.ones(1)})
+
+
+# ---- require --------------------------------------------------------------------------------------------------------
+
+LIKE = {"body.w": torch.zeros(2, 3), "body.n": torch.zeros((), dtype=torch.int64)}
+
+
+def arrived(**changes: Tensor | None) -> Payload:
+    held: dict[str, Tensor | None] = {"body.w": torch.ones(2, 3), "body.n": torch.tensor(5)}
+    held |= {name.replace("_", "."): tensor for name, tensor in changes.items()}
+    return Payload({name: tensor for name, tensor in held.items() if tensor is not None})
+
+
+def test_what_is_as_expected_passes() -> None:
+    arrived().require(LIKE)
+    Payload().require({})
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        (arrived(body_w=None), ["'body.w'", "missing"]),
+        (arrived(body_x=torch.ones(1)), ["'body.x'", "not expected"]),
+        (arrived(body_w=torch.ones(3, 2)), ["'body.w'", r"\(3, 2\)", r"\(2, 3\)"]),
+        (arrived(body_w=torch.ones(6)), ["'body.w'", "shape"]),
+        (arrived(body_n=torch.ones(1, dtype=torch.int64)), ["'body.n'", "shape"]),
+        (arrived(body_w=torch.ones(2, 3).double()), ["'body.w'", "float64", "float32"]),
+        (arrived(body_n=torch.tensor(5.0)), ["'body.n'", "type"]),
+        (arrived(body_w=torch.full((2, 3), float("nan"))), ["'body.w'", "not finite"]),
+        (arrived(body_w=torch.tensor([[0, 0, 0], [0, 0, float("inf")]])), ["'body.w'", "not finite"]),
+        (arrived(body_w=torch.tensor([[0, 0, 0], [0, 0, -float("inf")]])), ["'body.w'", "not finite"]),
+    ],
+)
+def test_anything_else_is_refused_by_name(payload: Payload, words: list[str]) -> None:
+    for sent in (payload, Payload.decode(payload.encode())):
+        for word in words:
+            with pytest.raises(PayloadError, match=word):
+                sent.require(LIKE)
+
+
+def test_of_several_missing_tensors_the_first_by_name_is_told() -> None:
+    like = {name: torch.zeros(1) for name in "zyxwvutsrqponm"}
+    with pytest.raises(PayloadError, match="'m' is missing"):
+        Payload().require(like)
+
+
+def test_check_tensor_takes_what_fits() -> None:
+    check_tensor("w", torch.ones(2), (2,), torch.float32)
+    check_tensor("n", torch.ones(2, dtype=torch.bool), (2,), torch.bool)
+    with pytest.raises(PayloadError, match="'w'"):
+        check_tensor("w", torch.ones(2), (1, 2), torch.float32)
