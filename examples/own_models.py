@@ -1,6 +1,6 @@
 """Three sites with three unlike networks and unlike data learn together by pFedES.
 
-    python examples/own_models.py
+Run it with ``python examples/own_models.py``.
 """
 
 from __future__ import annotations

@@ -97,9 +97,9 @@ def run(
     settings = read_file(config) if config else {}
     settings = merge(settings, dict(parse_assignment(text) for text in sets or []))
     settings = merge(settings, {key: value for key, value in flags.items() if value is not None})
-    if isinstance(settings.get("data_dir"), str):
+    if (folder := settings.get("data_dir")) and isinstance(folder, str):
         # A resume may be asked for from another folder.
-        settings["data_dir"] = os.path.abspath(os.path.expanduser(settings["data_dir"]))  # noqa: PTH100, PTH111
+        settings["data_dir"] = os.path.abspath(os.path.expanduser(folder))  # noqa: PTH100, PTH111
     made = make_config(settings)
     path = out or Path("runs") / f"{made.algorithm['name']}-{datetime.now():%Y%m%d-%H%M%S}"
     # Said before anything is loaded; making the folder checks again.

@@ -82,7 +82,7 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
 
 def _own_key(settings: Mapping[str, Any]) -> str | None:
     """What to say to a setting of the algorithm that is not under ``algorithm.``."""
-    name = settings["algorithm"].get("name") if isinstance(settings["algorithm"], dict) else None
+    name = settings["algorithm"].get("name")
     if not isinstance(name, str) or name.lower() not in algorithms.names():
         return None
     for key in settings:
