@@ -23,8 +23,8 @@ def test_flags_over_set_over_file_over_defaults(potluck: tiny.Command, tmp_path:
     file = tmp_path / "settings.toml"
     file.write_text('seed = 1\nclients = 5\nrounds = 1\nepochs = 2\n[algorithm]\nname = "pfedes"\nmu = 0.2\n')
     flags = ("standalone", "--models", "cnn-5", "--partition", "iid", "--clients", "2", "--out", tmp_path / "run")
-    # What wins is the whole of it: the settings of pFedES that are left in the file are none of Standalone's.
-    refused = potluck("run", *flags, "--config", file)
+    # The settings of pFedES that are left in the file are none of Standalone's, and do not count; those of --set do.
+    refused = potluck("run", *flags, "--config", file, "--set", "algorithm.mu=0.2")
     assert refused == (2, "", "potluck: unknown setting 'algorithm.mu': this algorithm has none of its own.\n")
     file.write_text('seed = 1\nclients = 5\nrounds = 1\nepochs = 2\nbatch_size = 9\n[algorithm]\nname = "pfedes"\n')
     sets = ("--set", "clients=4", "--set", "epochs=1", "--set", "algorithm.name=fedavg", "--set", "seed=7")

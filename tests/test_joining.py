@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from potluck import draws
 from potluck.algorithms import Algorithm, algorithm
 from potluck.algorithms.base import Need
 from potluck.client import Client
@@ -74,6 +76,21 @@ def test_trying_models_out_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
     common_task(clients, STANDALONE)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_models_are_not_tried_out_while_another_thread_makes_weights() -> None:
+    done = threading.Event()
+
+    def join() -> None:
+        common_task([client()], STANDALONE)
+        done.set()
+
+    thread = threading.Thread(target=join)
+    with draws.initial_weights(1):
+        thread.start()
+        assert not done.wait(0.2)
+    thread.join()
+    assert done.is_set()
 
 
 EMPTY = (torch.empty(0, 2), torch.empty(0, dtype=torch.int64))

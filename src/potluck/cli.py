@@ -91,10 +91,12 @@ def run(
     flags: dict[str, Any] = {
         "data": data, "data_dir": data_dir, "partition": partition, "clients": clients, "fraction": fraction,
         "models": models, "rounds": rounds, "seed": seed, "engine": engine, "device": device,
+        "algorithm.name": algorithm,
     }  # fmt: skip
-    if algorithm is not None:
-        flags["algorithm.name"] = algorithm
     settings = read_file(config) if config else {}
+    if algorithm is not None:
+        # First of all, too: the file may be of another algorithm, whose settings do not count.
+        settings = merge(settings, {"algorithm.name": algorithm})
     settings = merge(settings, dict(parse_assignment(text) for text in sets or []))
     settings = merge(settings, {key: value for key, value in flags.items() if value is not None})
     if (folder := settings.get("data_dir")) and isinstance(folder, str):
@@ -169,7 +171,8 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) ->
     """Run to the end, showing how it goes, and say where everything is."""
     from potluck.experiment import summarize
     from potluck.federation import InterruptedRunError
-    from potluck.report.terminal import announce, progress, result_table
+    from potluck.report.progress import progress
+    from potluck.report.terminal import announce, result_table
 
     console = _console(as_json)
     announce(console, config, federation)

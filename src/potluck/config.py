@@ -152,6 +152,9 @@ def merge(base: Mapping[str, Any], assignments: Mapping[str, Any]) -> dict[str, 
         head, dot, tail = key.partition(".")
         if key == "algorithm":
             merged["algorithm"] |= _table(value)
+        elif key == "algorithm.name" and merged["algorithm"].get("name") not in (None, value):
+            # Another algorithm: the settings of the one before are not its own.
+            merged["algorithm"] = {"name": value}
         elif not dot:
             merged[key] = value
         elif head == "algorithm":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
+from rich.console import Console
 from torch import Tensor, nn
 
 from potluck import algorithms, draws
@@ -25,11 +26,9 @@ from potluck.errors import ConfigError, DataError, PotluckError, nearest
 from potluck.joining import admit, common_task, public_samples
 from potluck.metrics.protocol import History, client_scores, mean_scores
 from potluck.payload import Payload
+from potluck.report.progress import Watch, progress
 from potluck.run.record import RunRecord
 from potluck.settings import explain
-
-Watch = Callable[[dict[str, Any]], None]
-"""Called with each event of a run: ``{"event": "train" | "evaluate" | "round", ...}``."""
 
 
 class InterruptedRunError(PotluckError):
@@ -113,10 +112,18 @@ class Federation:
         return self.history.rounds[-1]["round"] if self.history.rounds else 0
 
     def run(self, rounds: int, *, watch: Watch | None = None) -> History:
-        """Run until ``rounds`` rounds are over, and give the history of all of them."""
-        watch = watch or _ignore
+        """Run until ``rounds`` rounds are over, and give the history of all of them.
+
+        Args:
+            rounds: Rounds in all; those that are over already count.
+            watch: Called with each event of the run. By default a terminal or notebook shows a live bar.
+        """
         if rounds < 1:
             raise ConfigError(f"rounds: {rounds} is not at least 1.")
+        if watch is None:
+            # On standard error: what a program prints stays its own.
+            with progress(Console(stderr=True), rounds, self.rounds) as bar:
+                return self.run(rounds, watch=bar)
         self._record.begin()
         try:
             start = 0 if self.algorithm.enrolls and not self.history.rounds else self.rounds + 1
@@ -167,13 +174,13 @@ class Federation:
         server = self._aggregate(round, [outcomes[number] for number in chosen])
         record = self._round_record(round, jobs, outcomes, everyone)
         lines = [self._client_record(round, e, jobs, outcomes) for e in (everyone or evaluations).values()]
+        record["seconds"] = time.perf_counter() - begin
+        # Only a round that is recorded counts.
+        self._record.commit_round(record, lines)
         self.server = server
         self.history.rounds.append(record)
         if everyone is not None:
-            scores = [client_scores(everyone[number])["accuracy"] for number in sorted(everyone)]
-            self.history.client_accuracy = scores
-        record["seconds"] = time.perf_counter() - begin
-        self._record.commit_round(record, lines)
+            self.history.client_accuracy = [client_scores(evaluation)["accuracy"] for evaluation in everyone.values()]
         if round.number % self.config.checkpoint_every == 0 or round.number == round.total:
             self._record.checkpoint(round.number, server)
         watch({"event": "round", **record})
@@ -281,8 +288,13 @@ def cohort_size(clients: int, fraction: float) -> int:
         raise ConfigError("a federation needs at least one client.")
     size = math.floor(fraction * clients + 1e-9)
     if size < 1:
-        raise ConfigError(f"fraction {fraction} of {clients} clients selects nobody: give at least {1 / clients:.3g}.")
+        raise ConfigError(f"fraction {fraction} of {clients} clients selects nobody: give at least {_enough(clients)}.")
     return size
+
+
+def _enough(clients: int) -> float:
+    """A short number that selects one client."""
+    return math.ceil(1000 * 10 ** len(str(clients)) / clients) / (1000 * 10 ** len(str(clients)))
 
 
 def _algorithm(algorithm: str | Algorithm, settings: dict[str, Any]) -> Algorithm:
@@ -308,7 +320,3 @@ def _bytes(direction: str, payloads: Sequence[Payload]) -> dict[str, int]:
         f"bytes_{direction}": sum(payload.encoded_bytes for payload in payloads),
         f"tensor_bytes_{direction}": sum(payload.tensor_bytes for payload in payloads),
     }
-
-
-def _ignore(event: dict[str, Any]) -> None:
-    """Watch nothing."""

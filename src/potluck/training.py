@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 class Training(BaseModel):
     """Settings of local training. The defaults are those of the papers' released code, for small batches."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     epochs: int = Field(1, ge=1, description="local epochs of a round (E)")
     batch_size: int = Field(64, ge=1, description="samples of a step (B)")

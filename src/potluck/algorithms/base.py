@@ -43,7 +43,7 @@ class Upload:
 class Algorithm(BaseModel):
     """A federated method. Subclass it, state what is different, and every engine runs it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: ClassVar[str]
     """What a user types."""

@@ -1,23 +1,21 @@
-"""What a run looks like on the terminal: what will run, how it goes, what came out."""
+"""What a run looks like on the terminal: what will run, and what came out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.tree import Tree
 
 from potluck.algorithms import find
 from potluck.config import RunConfig
 from potluck.experiment import default_models
-from potluck.federation import Federation, Watch
+from potluck.federation import Federation
 from potluck.metrics.protocol import MEANING
 from potluck.report.format import duration, operations, percent, size
 
@@ -55,35 +53,6 @@ def _count(number: int, what: str) -> str:
 def _span(counts: list[int]) -> str:
     low, high = min(counts), max(counts)
     return f"{low}" if low == high else f"{low}-{high}"
-
-
-@contextmanager
-def progress(console: Console, rounds: int, done: int) -> Iterator[Watch]:
-    """A live bar over the rounds: round, accuracy, time left."""
-    bar = Progress(
-        TextColumn("round"),
-        MofNCompleteColumn(),
-        BarColumn(),
-        TextColumn("accuracy {task.fields[accuracy]} %"),
-        TextColumn("[dim]{task.fields[doing]}[/dim]"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(elapsed_when_finished=False),
-        console=console,
-        speed_estimate_period=3600,
-    )
-    with bar:
-        task = bar.add_task("rounds", total=rounds, completed=done, accuracy="-", doing="")
-
-        def watch(event: dict[str, Any]) -> None:
-            if event["event"] == "round":
-                accuracy = event["all"] or event["participants"]
-                bar.update(task, completed=event["round"], accuracy=percent(accuracy["accuracy"]), doing="")
-            else:
-                verb = "training" if event["event"] == "train" else "evaluating everyone"
-                bar.update(task, doing=f"{verb} {event['done']}/{event['total']}")
-
-        yield watch
 
 
 def result_table(summaries: Mapping[str, Mapping[str, Any]], seconds: Mapping[str, float]) -> Table:
