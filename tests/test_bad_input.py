@@ -77,12 +77,12 @@ BAD_SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "a negative seed": (("pfedes", "--seed", "-1"), "seed: -1 is not greater than or equal to 0"),
     "no clients": (("pfedes", "--clients", "0"), "clients: 0 is not greater than or equal to 1"),
     "no rounds": (("pfedes", "--rounds", "0"), "rounds: 0 is not greater than or equal to 1"),
-    "fraction of nobody": (("pfedes", "--fraction", "0.05"), "0.05 of 10 clients selects nobody: give at least 0.1"),
+    "fraction of nobody": (("pfedes", "--fraction", "0.05"), "0.05 of 10 clients selects nobody: give 1/10 or more"),
     "fraction too large": (("pfedes", "--fraction", "1.5"), "fraction: 1.5 is not less than or equal to 1"),
     "classes per client": (("pfedes", "--partition", "pathological:11"), "there are 10: choose from 1 to 10"),
     "clients and samples": (("pfedes", "--clients", "500"), "500 clients cannot share 96 training samples"),
     "unlike models": (("fedavg", "--models", "cnn-1..2"), "FedAvg needs one architecture on every client"),
-    "data by name only": (("pfedes", "--data", "given"), "was made from Python with data of its own"),
+    "data by name only": (("pfedes", "--data", "given"), "unknown data set 'given'"),
     "version": (("pfedes", "--set", "version=2"), "version: 2 is not 1"),
 }  # fmt: skip
 
@@ -316,7 +316,7 @@ def test_what_nobody_foresaw(refused: Callable[..., str], made: Path, monkeypatc
     def vanished(path: Path) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
 
-    monkeypatch.setattr("potluck.run.overview.overview", vanished)
+    monkeypatch.setattr("potluck.report.overview.overview", vanished)
     assert f"No such file or directory: '{made}'" in refused("show", made)
 
 

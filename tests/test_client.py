@@ -116,6 +116,13 @@ def test_what_is_no_model_is_refused(model: Any) -> None:
         Client(model, (X, Y))
 
 
+def test_a_model_with_frozen_weights_is_refused() -> None:
+    model = net()
+    model[0].requires_grad_(False)  # type: ignore[index]
+    with pytest.raises(ModelError, match=r"weight '0\.weight' of the model is frozen"):
+        Client(model, (X, Y))
+
+
 class Locked(nn.Module):
     """Cannot be copied."""
 

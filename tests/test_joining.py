@@ -61,6 +61,12 @@ def test_the_task_that_clients_share() -> None:
     assert isinstance(task.common_model(), nn.Sequential)
 
 
+def test_the_same_client_twice_is_refused() -> None:
+    one = client()
+    with pytest.raises(ConfigError, match="the same client is given twice"):
+        common_task([one, client(), one], STANDALONE)
+
+
 def test_unlike_models_share_what_they_can() -> None:
     task = common_task([client(net(4)), client(net(5))], STANDALONE)
     assert (task.width, task.model) == (None, None)

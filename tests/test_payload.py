@@ -279,6 +279,13 @@ def test_anything_else_is_refused_by_name(payload: Payload, words: list[str]) ->
                 sent.require(LIKE)
 
 
+def test_numbers_that_are_not_finite_are_refused_by_name() -> None:
+    Payload({"n": torch.tensor(3), "w": torch.ones(2)}).require_finite()
+    for value in (float("nan"), float("inf"), -float("inf")):
+        with pytest.raises(PayloadError, match="'w' holds numbers that are not finite"):
+            Payload({"a": torch.ones(2), "w": torch.tensor([0, value])}).require_finite()
+
+
 def test_of_several_missing_tensors_the_first_by_name_is_told() -> None:
     like = {name: torch.zeros(1) for name in "zyxwvutsrqponm"}
     with pytest.raises(PayloadError, match="'m' is missing"):

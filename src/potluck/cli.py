@@ -73,7 +73,7 @@ def run(
 
     Flags win over --set, --set over the file, the file over defaults.
     For --set: epochs, batch_size, learning_rate, optimizer, momentum,
-    weight_decay, clip_norm, schedule, split, augmentation, precision,
+    weight_decay, clip_norm, schedule, betas, split, augmentation, precision,
     evaluate_every, checkpoint_every; a method's own settings are under
     'algorithm.'.
 
@@ -115,13 +115,12 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a run from its last checkpoint, to the same result as if it had never stopped."""
-    from potluck.config import make_config
-    from potluck.experiment import make_federation
+    from potluck.experiment import make_federation, read_config
     from potluck.run.folder import RunFolder
 
     folder = RunFolder.open(path)
     folder.refuse_finished()
-    config = make_config(folder.config())
+    config = read_config(folder)
     federation = make_federation(config, path)
     problems = federation.restore()
     console = _console(as_json)
@@ -138,8 +137,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show the results of one or more runs side by side."""
+    from potluck.report.overview import overview
     from potluck.report.terminal import client_table, result_table
-    from potluck.run.overview import overview
 
     runs = {str(path): overview(path) for path in paths}
     summaries = {name: run.summary for name, run in runs.items()}
@@ -169,7 +168,6 @@ def _say(console: Console, text: str, style: str | None = None) -> None:
 
 def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) -> None:
     """Run to the end, showing how it goes, and say where everything is."""
-    from potluck.experiment import summarize
     from potluck.federation import InterruptedRunError
     from potluck.report.progress import progress
     from potluck.report.terminal import announce, result_table
@@ -185,8 +183,7 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) ->
     except PotluckError as error:
         kept = f" The rounds before are kept: potluck show {path}" if federation.rounds else ""
         raise type(error)(f"{error}{kept}") from error
-    summary = summarize(config, history)
-    federation.finish(summary)
+    summary = federation.summary
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
         return

@@ -38,6 +38,12 @@ class Architecture:
         """The architecture of a ready-made model, which is copied now and never changed."""
         if not isinstance(model, nn.Module):
             raise ModelError(f"a client's model must be an nn.Module, not a {type(model).__name__}.")
+        frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
+        if frozen:
+            raise ModelError(
+                f"the weight {frozen[0]!r} of the model is frozen (requires_grad=False), and Potluck would train it "
+                "with all others: thaw it, or make it a buffer (register_buffer), which no training changes."
+            )
         try:
             kept = copy.deepcopy(model)
         except Exception as error:

@@ -41,9 +41,7 @@ class RunConfig(FederationConfig):
     partition: str = Field("pathological:2", description="how clients share the data: pathological:K or iid")
     augmentation: str = Field("release", description="release (flip, erase, crop) or none")
     clients: int = Field(10, ge=1, description="number of clients (N)")
-    models: str | None = Field(
-        None, description="networks that clients take by id: cnn-1..5, or cnn-1 where all must be equal, if unset"
-    )
+    models: str = Field("cnn-1..5", description="networks that clients take by id; cnn-1 where all must be equal")
     rounds: int = Field(50, ge=1, description="communication rounds (T)")
 
     def method(self) -> algorithms.Algorithm:
@@ -75,7 +73,10 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
         raise ConfigError(f"which algorithm? Give its name: {', '.join(algorithms.names())}.")
     kind = algorithms.find(config.algorithm["name"])
     _refuse_switches(config.algorithm, kind, "algorithm.")
-    config = config.model_copy(update={"algorithm": {**config.algorithm, "name": kind.name}})
+    update: dict[str, Any] = {"algorithm": {**config.algorithm, "name": kind.name}}
+    if "equal models" in kind.needs and "models" not in settings:
+        update["models"] = "cnn-1"
+    config = config.model_copy(update=update)
     _refuse_unwritable(config.complete())
     return config
 

@@ -64,8 +64,11 @@ def fold(key: int, *words: str | int) -> int:
     return _signed(key)
 
 
-def spread(key: int | Tensor, index: Tensor) -> Tensor:
+def spread(key: int | Tensor, index: Tensor | int) -> Tensor:
     """One key per element of ``index``, from one key or from keys that broadcast with ``index``."""
+    if isinstance(index, int):
+        # A plain number never becomes a tensor of its own: copying one to a GPU would wait for it.
+        return _mix(torch.as_tensor(key) + _signed((index + 1) * _GOLDEN))
     return _mix(key + (index.to(torch.int64) + 1) * _signed(_GOLDEN))
 
 
@@ -74,13 +77,7 @@ def uniform(keys: Tensor, stream: int | Tensor = 0) -> Tensor:
 
     The number has 24 bits, so that it is the same in float32 and in float64.
     """
-    # A plain number never becomes a tensor of its own: copying one to a GPU would wait for it.
-    offset = (
-        (stream.to(torch.int64) + 1) * _signed(_GOLDEN)
-        if isinstance(stream, Tensor)
-        else _signed((stream + 1) * _GOLDEN)
-    )
-    bits = (_mix(keys + offset) >> 40) & ((1 << 24) - 1)
+    bits = (spread(keys, stream) >> 40) & ((1 << 24) - 1)
     return bits.to(torch.float32) / (1 << 24)
 
 

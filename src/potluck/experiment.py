@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -18,14 +17,8 @@ from potluck.data.sources import Source
 from potluck.data.splits import pools
 from potluck.data.transform import Transform
 from potluck.errors import ConfigError
-from potluck.federation import Federation
-from potluck.metrics.protocol import History
+from potluck.federation import GIVEN, Federation
 from potluck.run.folder import RunFolder
-
-
-def default_models(config: RunConfig) -> str:
-    """The models of a run that names none: the papers' five, or the first where all must be equal."""
-    return config.models or ("cnn-1" if "equal models" in config.method().needs else "cnn-1..5")
 
 
 def make_clients(config: RunConfig, source: Source) -> list[Client]:
@@ -35,7 +28,7 @@ def make_clients(config: RunConfig, source: Source) -> list[Client]:
     labels = {name: source.y[pool] for name, pool in rows.items()}
     parts = partition(config.partition, labels, source.classes, config.clients, key)
     architectures = [
-        Architecture(name, _builder(name, source, config.seed)) for name in models.assignment(default_models(config))
+        Architecture(name, _builder(name, source, config.seed)) for name in models.assignment(config.models)
     ]
     clients = []
     for number in range(config.clients):
@@ -55,11 +48,6 @@ def _builder(name: str, source: Source, seed: int) -> Callable[[], nn.Module]:
 
 def make_federation(config: RunConfig, out: Path | None) -> Federation:
     """The federation that a configuration describes."""
-    if config.data == "given":
-        raise ConfigError(
-            "this run was made from Python with data of its own, which its folder does not hold: make the same "
-            "Federation again, with out=..., and call its restore() and run()."
-        )
     source = sources.load(config.data, config.data_dir)
     transform = Transform(source.mean, source.std, config.augmentation)
     settings = config.model_dump(include=set(FederationConfig.model_fields))
@@ -73,22 +61,23 @@ def make_federation(config: RunConfig, out: Path | None) -> Federation:
     )
 
 
-def summarize(config: RunConfig, history: History) -> dict[str, Any]:
-    """The summary of a run: what was asked, and what came of it."""
-    names = ("data", "partition", "clients", "fraction", "seed")
-    settings = config.complete()
-    return {
-        "version": 1,
-        "algorithm": settings["algorithm"],
-        **{name: settings[name] for name in names},
-        "models": default_models(config),
-        **history.summary,
-    }
+def read_config(folder: RunFolder) -> RunConfig:
+    """The configuration of a run on disk."""
+    config = folder.config()
+    if config.get("data") == GIVEN:
+        raise ConfigError(
+            f"{folder.path} was made from Python with data of its own, which it does not hold: make the same "
+            "Federation again, with out=..., and call its restore() and run()."
+        )
+    return make_config(config)
 
 
 def open_run(path: str | Path) -> Federation:
-    """A run on disk as a federation, at its newest checkpoint: its ``clients`` can ``predict``."""
+    """A run on disk as a federation, at its newest checkpoint: its ``clients`` can ``predict``.
+
+    The run's data set must be at hand.
+    """
     folder = RunFolder.open(Path(path))
-    federation = make_federation(make_config(folder.config()), Path(path))
+    federation = make_federation(read_config(folder), Path(path))
     federation.restore(to_read=True)
     return federation

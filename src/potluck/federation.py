@@ -21,14 +21,18 @@ from potluck.client import Client, Samples
 from potluck.config import FederationConfig
 from potluck.contract import Round
 from potluck.data.transform import Transform
-from potluck.engines import Engine, Evaluation, Job, Outcome, Setting, find_device, make_engine
-from potluck.errors import ConfigError, DataError, PotluckError, nearest
-from potluck.joining import admit, common_task, public_samples
-from potluck.metrics.protocol import History, client_scores, mean_scores
+from potluck.engines import Engine, Job, Outcome, Setting, find_device, make_engine
+from potluck.errors import ConfigError, DataError, PotluckError, TrainingError, nearest
+from potluck.joining import admit, common_task, digest, public_samples
+from potluck.metrics.accuracy import Evaluation
+from potluck.metrics.protocol import History, client_scores, mean_scores, summarize
 from potluck.payload import Payload
 from potluck.report.progress import Watch, progress
 from potluck.run.record import RunRecord
 from potluck.settings import explain
+
+GIVEN = "given"
+"""What stands for the data set in the configuration of a run whose data were given from Python."""
 
 
 class InterruptedRunError(PotluckError):
@@ -81,9 +85,10 @@ class Federation:
         self.clients = list(clients)
         self.cohort_size = cohort_size(len(self.clients), self.config.fraction)
         where = self.device = find_device(self.config.device)
-        self.task = common_task(self.clients, self.algorithm)
+        task = common_task(self.clients, self.algorithm)
         self._members = admit(self.clients, self.algorithm, seed, where)
-        seen = public_samples(public, self.algorithm, self.task)
+        seen = public_samples(public, self.algorithm, task)
+        self.task = task if seen is None else replace(task, public=len(seen))
         setting = Setting(
             algorithm=self.algorithm,
             task=self.task,
@@ -115,7 +120,8 @@ class Federation:
         """Run until ``rounds`` rounds are over, and give the history of all of them.
 
         Args:
-            rounds: Rounds in all; those that are over already count.
+            rounds: Rounds in all; those that are over already count. Everyone is evaluated in the last one, and a
+                schedule that depends on the total takes this one.
             watch: Called with each event of the run. By default a terminal or notebook shows a live bar.
         """
         if rounds < 1:
@@ -136,7 +142,13 @@ class Federation:
             raise
         finally:
             self._record.close()
+        self._record.finish(self.summary)
         return self.history
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The run in numbers, as in ``summary.json``: what was asked, and what came of it."""
+        return summarize(self._record.config, self.history)
 
     def restore(self, *, to_read: bool = False) -> list[str]:
         """Go to the newest whole checkpoint in the run's folder; what was wrong with newer ones.
@@ -149,10 +161,6 @@ class Federation:
         self.history = found.history
         return found.problems
 
-    def finish(self, summary: dict[str, Any]) -> None:
-        """Write the run's summary: it is over."""
-        self._record.finish(summary)
-
     def stop(self) -> None:
         """Ask a running federation to stop at the next client; :meth:`run` then raises :class:`InterruptedRunError`."""
         self._stop = True
@@ -164,14 +172,18 @@ class Federation:
         outcomes: dict[int, Outcome] = {}
         with closing(self.engine.train(round, list(jobs.values()))) as trained:
             for outcome in trained:
-                self._record.states.stage(outcome.client, round.number, outcome.state)
+                if outcome.state:
+                    self._record.states.stage(outcome.client, round.number, outcome.state)
                 # The state is in good hands: what is kept here of it is only what a record needs.
                 outcomes[outcome.client] = replace(outcome, state={})
                 self._check_stop()
                 watch({"event": "train", "done": len(outcomes), "total": len(jobs)})
-        evaluations = {number: outcomes[number].evaluation for number in chosen}
+        if not outcomes:
+            raise TrainingError(f"no client answered in round {round.number}.")
+        outcomes = dict(sorted(outcomes.items()))
+        evaluations = {number: outcome.evaluation for number, outcome in outcomes.items()}
         everyone = self._evaluate_all(round, evaluations, watch) if self._everyone_due(round) else None
-        server = self._aggregate(round, [outcomes[number] for number in chosen])
+        server = self._aggregate(round, list(outcomes.values()))
         record = self._round_record(round, jobs, outcomes, everyone)
         lines = [self._client_record(round, e, jobs, outcomes) for e in (everyone or evaluations).values()]
         record["seconds"] = time.perf_counter() - begin
@@ -209,7 +221,9 @@ class Federation:
         uploads = [Upload(outcome.client, outcome.upload) for outcome in outcomes]
         for upload in uploads:
             self.algorithm.check(upload, self.server, self.task)
-        return self.algorithm.aggregate(self.server, uploads, round, self.task)
+        # What an algorithm makes with PyTorch's own initialisers here is drawn from the round's key.
+        with draws.initial_weights(round.key):
+            return self.algorithm.aggregate(self.server, uploads, round, self.task)
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 
@@ -226,22 +240,23 @@ class Federation:
         return dict(sorted(everyone.items()))
 
     def logits(self, client: Client, x: Tensor) -> Tensor:
-        """The outputs of one client's personal model."""
+        """The outputs of one client's personal model, with what it would receive in the next round."""
         if tuple(x.shape[1:]) != self.task.shape:
             raise DataError(f"inputs of shape {tuple(x.shape[1:])} are given, and the clients have {self.task.shape}.")
-        return self.engine.predict(self.job(self._number(client), self._now()), x)
+        return self.engine.predict(self.job(self._number(client), self._next()), x)
 
     def networks(self, client: Client) -> dict[str, nn.Module]:
         """Copies of the networks a client holds now."""
-        return self.engine.networks(self.job(self._number(client), self._now()))
+        return self.engine.networks(self.job(self._number(client), self._next()))
 
     def _number(self, client: Client) -> int:
         if not 0 <= client.id < len(self.clients) or self.clients[client.id] is not client:
             raise PotluckError("this client is not of this federation, or has joined another one since.")
         return client.id
 
-    def _now(self) -> Round:
-        return Round(self.rounds, max(self.rounds, 1))
+    def _next(self) -> Round:
+        number = self.rounds + 1
+        return Round(number, number, draws.fold(self.config.seed, "server", number))
 
     # ---- records --------------------------------------------------------------------------------------------------
 
@@ -252,8 +267,9 @@ class Federation:
         return {
             "round": round.number,
             "cohort": sorted(jobs),
+            "failed": sorted(jobs.keys() - outcomes.keys()),
             "loss": sum(losses) / len(losses) if losses else None,
-            "participants": mean_scores([outcomes[number].evaluation for number in sorted(outcomes)]),
+            "participants": mean_scores([outcome.evaluation for outcome in outcomes.values()]),
             "all": mean_scores(list(everyone.values())) if everyone is not None else None,
             **_bytes("up", [outcome.upload for outcome in outcomes.values()]),
             **_bytes("down", [job.payload for job in jobs.values()]),
@@ -275,7 +291,14 @@ class Federation:
     def _plain_config(self) -> dict[str, Any]:
         settings = {key: value for key, value in self.config.model_dump(mode="json").items() if value is not None}
         method = {"name": self.algorithm.name, **self.algorithm.model_dump(mode="json")}
-        return {"version": 1, "data": "given", "clients": len(self.clients), **settings, "algorithm": method}
+        return {
+            "version": 1,
+            "data": GIVEN,
+            "digest": digest(self._members, self.setting),
+            "clients": len(self.clients),
+            **settings,
+            "algorithm": method,
+        }
 
 
 def cohort_size(clients: int, fraction: float) -> int:
@@ -288,13 +311,8 @@ def cohort_size(clients: int, fraction: float) -> int:
         raise ConfigError("a federation needs at least one client.")
     size = math.floor(fraction * clients + 1e-9)
     if size < 1:
-        raise ConfigError(f"fraction {fraction} of {clients} clients selects nobody: give at least {_enough(clients)}.")
+        raise ConfigError(f"fraction {fraction} of {clients} clients selects nobody: give 1/{clients} or more.")
     return size
-
-
-def _enough(clients: int) -> float:
-    """A short number that selects one client."""
-    return math.ceil(1000 * 10 ** len(str(clients)) / clients) / (1000 * 10 ** len(str(clients)))
 
 
 def _algorithm(algorithm: str | Algorithm, settings: dict[str, Any]) -> Algorithm:

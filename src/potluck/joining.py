@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import torch
@@ -12,12 +13,15 @@ from potluck.algorithms import Algorithm, find, names
 from potluck.client import Client, Samples, as_examples
 from potluck.contract import Task
 from potluck.data.examples import Examples
+from potluck.engines import Setting
 from potluck.errors import ConfigError, DataError, ModelError
 from potluck.models import output_width, split
 
 
 def common_task(clients: Sequence[Client], algorithm: Algorithm) -> Task:
     """The task that all clients share; an error that names the client where they do not fit together."""
+    if len({id(client) for client in clients}) < len(clients):
+        raise ConfigError("the same client is given twice: make one Client for each participant.")
     shape = tuple(clients[0].train.x.shape[1:])
     for number, client in enumerate(clients):
         if len(client.train) == 0:
@@ -39,8 +43,9 @@ def common_task(clients: Sequence[Client], algorithm: Algorithm) -> Task:
     _check_labels(clients, classes)
     widths = {width for _, width in sizes.values()}
     _check_needs(algorithm, len(sizes), widths)
+    # Where all models are equal, the first client's, with its initial weights, is the common start.
     build = clients[0].architecture.build if len(sizes) == 1 else None
-    return Task(shape, classes, widths.pop() if len(widths) == 1 else None, build)
+    return Task(shape, classes, len(clients), width=widths.pop() if len(widths) == 1 else None, model=build)
 
 
 def _model_sizes(clients: Sequence[Client], shape: tuple[int, ...]) -> dict[str, tuple[int, int]]:
@@ -87,6 +92,16 @@ def _check_labels(clients: Sequence[Client], classes: int) -> None:
                     f"client {number} has labels from {int(y.min())} to {int(y.max())}, and the models {classes} "
                     "outputs: labels count from 0."
                 )
+
+
+def digest(members: Sequence[Client], setting: Setting) -> str:
+    """A short text that changes with the clients' models, labels and data sizes, and with how inputs are prepared."""
+    content = hashlib.blake2b(repr((setting.transform, setting.task.shape)).encode(), digest_size=16)
+    for member in members:
+        content.update(member.architecture.key.encode())
+        for examples in (member.train, member.validation, member.test, member.holdout):
+            content.update(examples.labels.cpu().numpy().tobytes() + b"|")
+    return content.hexdigest()
 
 
 def public_samples(public: Samples | None, algorithm: Algorithm, task: Task) -> Examples | None:

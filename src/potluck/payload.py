@@ -84,6 +84,11 @@ class Payload:
         # By name: safetensors lays tensors out by type first, so that the sender's order is lost.
         return cls({name: tensors[name] for name in sorted(tensors)}, meta)
 
+    def require_finite(self) -> None:
+        """Refuse a payload with any number that is not finite."""
+        for name, tensor in self.tensors.items():
+            _check_finite(name, tensor)
+
     def require(self, like: Mapping[str, Tensor]) -> None:
         """Refuse a payload whose names, shapes, types or numbers are not as in ``like``."""
         for name in sorted(like.keys() - self.tensors.keys()):
@@ -94,14 +99,18 @@ class Payload:
             check_tensor(name, tensor, tuple(like[name].shape), like[name].dtype)
 
 
+def _check_finite(name: str, tensor: Tensor) -> None:
+    if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        raise PayloadError(f"tensor {name!r} holds numbers that are not finite.")
+
+
 def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     """Refuse a tensor of another shape or type, or with a number that is not finite."""
     if tuple(tensor.shape) != shape:
         raise PayloadError(f"tensor {name!r} has shape {tuple(tensor.shape)}, expected {shape}.")
     if tensor.dtype != dtype:
         raise PayloadError(f"tensor {name!r} is of type {tensor.dtype}, expected {dtype}.")
-    if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-        raise PayloadError(f"tensor {name!r} holds numbers that are not finite.")
+    _check_finite(name, tensor)
 
 
 def _check_meta(meta: Meta) -> None:

@@ -86,11 +86,51 @@ class AggregatesInPlace(FedAvg):
 
 
 class LosesItsMetadata(PFedES):
-    def upload(self, net: Networks, collected: Mapping[str, Tensor], received: Received, samples: int) -> Payload:
+    def upload(
+        self, net: Networks, collected: Mapping[str, Tensor], received: Received, samples: int, round: Round
+    ) -> Payload:
         return Payload(net.travelling("extractor"), {"samples": samples, "when": (1, 2)})  # type: ignore[dict-item]
 
 
+class ClassSums(Standalone):
+    """Collects what FedProto does, in one way or another."""
+
+    collects: ClassVar = "train"
+
+    def collect(self, net: Networks, batch: Batch, received: Received) -> dict[str, Tensor]:
+        seen = torch.nn.functional.one_hot(batch.y, net.task.classes).to(batch.weight.dtype) * batch.weight[:, None]
+        return {"sums": seen.T @ net.body(batch.x), "counts": seen.sum(0)}
+
+
+def test_class_sums_conform() -> None:
+    check_algorithm(ClassSums())
+
+
+class CollectsPadding(ClassSums):
+    def collect(self, net: Networks, batch: Batch, received: Received) -> dict[str, Tensor]:
+        return {"sum": net.body(batch.x).sum(0)}
+
+
+class CollectsMeans(ClassSums):
+    def collect(self, net: Networks, batch: Batch, received: Received) -> dict[str, Tensor]:
+        return {"mean": batch.mean(net.body(batch.x).sum(1))}
+
+
+class ChecksNothing(PFedES):
+    def check(self, upload: Upload, state: State, task: Task) -> None:
+        pass
+
+
+class KnowsTheRound(Standalone):
+    def phases(self, round: Round) -> Sequence[Phase]:
+        return (Phase(train=("body", "head"), loss=lambda n, b, _: round.number * b.cross_entropy(n(b.x))),)
+
+
 BROKEN = {
+    CollectsPadding: "what it collects sees samples of weight 0",
+    CollectsMeans: "does not add up",
+    ChecksNothing: "check lets 'extractor.0.weight' with another shape pass",
+    KnowsTheRound: "depends on the round",
     TakenName: "names of settings that every run has",
     Undescribed: "no description",
     BranchesOnValues: "does not run under vmap",
@@ -98,7 +138,7 @@ BROKEN = {
     MixesSamples: "sees samples of weight 0",
     TouchesTheFrozen: "changes a network that this phase freezes",
     TrainsWhatIsNotThere: "trains tail, and clients hold body, head alone",
-    LearnsWhilePredicting: "predict",
+    LearnsWhilePredicting: "predict gives another result the second time",
     ReceivesUnevenly: "use masks",
     AggregatesInPlace: "in place",
     LosesItsMetadata: "metadata",

@@ -138,6 +138,19 @@ def test_call_runs_on_other_weights_and_leaves_the_own_alone() -> None:
     assert all(torch.equal(tensor, before[path]) for path, tensor in one.state().items())
 
 
+def test_call_runs_in_evaluation_and_changes_nothing() -> None:
+    one, other, x = net(), net(), torch.rand(5, 3)
+    one.modules["body"].train()
+    other.modules["body"].eval()
+    before = one.state()
+    weights = other.travelling("body")  # without counters, which are then the own
+    given = {path: tensor.clone() for path, tensor in weights.items()}
+    assert torch.equal(one.call("body", x, weights=weights), other.body(x))
+    assert one.modules["body"].training
+    assert all(torch.equal(tensor, before[path]) for path, tensor in one.state().items())
+    assert all(torch.equal(tensor, given[path]) for path, tensor in weights.items())
+
+
 def test_given_weights_stand_in_for_the_own_everywhere() -> None:
     one, other, x = net(), net(), torch.rand(5, 3)
     for both in (one, other):
@@ -164,3 +177,18 @@ def test_networks_run_under_vmap() -> None:
     together = torch.func.vmap(run)(stacked, x)
     for number, both in enumerate(nets):
         assert torch.allclose(together[number], both(x[number]), atol=1e-6)
+
+
+def test_call_on_received_weights_changes_nothing() -> None:
+    """Not even statistics of batch norm, on a network that is learning."""
+    net = Networks({"body": nn.BatchNorm1d(3), "head": nn.Linear(3, 2)})
+    received = {path: tensor + 1 for path, tensor in net.travelling("body").items()}
+    kept, before = {path: tensor.clone() for path, tensor in received.items()}, net.state()
+    x = torch.randn(5, 3)
+    output = net.call("body", x, weights=received)
+    mean, var = received["body.running_mean"], received["body.running_var"]
+    expected = (x - mean) / (var + 1e-5).sqrt() * received["body.weight"] + received["body.bias"]
+    torch.testing.assert_close(output, expected)
+    assert all(torch.equal(kept[path], tensor) for path, tensor in received.items())
+    assert all(torch.equal(before[path], tensor) for path, tensor in net.state().items())
+    assert net.modules["body"].training

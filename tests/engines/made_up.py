@@ -68,7 +68,7 @@ class Mean(MadeUp):
     def collect(self, net: Networks, batch: Batch, received: Received) -> dict[str, Tensor]:
         return {"sum": (net.body(batch.x) * batch.weight[:, None]).sum(0), "count": batch.weight.sum()}
 
-    def upload(self, net: Networks, collected: Any, received: Received, samples: int) -> Payload:
+    def upload(self, net: Networks, collected: Any, received: Received, samples: int, round: Round) -> Payload:
         return Payload(collected, {"samples": samples})
 
 

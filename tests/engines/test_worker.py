@@ -300,7 +300,7 @@ def test_operations_are_those_of_all_phases_epochs_and_of_collecting() -> None:
 class Live(MadeUp):
     """Sends the very weights that it trains, where it should have sent copies."""
 
-    def upload(self, net: Networks, collected: Any, received: Received, samples: int) -> Payload:
+    def upload(self, net: Networks, collected: Any, received: Received, samples: int, round: Round) -> Payload:
         return Payload(net.parameters("head"), {"samples": samples})
 
 
@@ -396,6 +396,24 @@ def test_numbers_that_are_not_finite_stop_the_round(factor: float, rate: float) 
     given = setting(MadeUp(then=[Phase(train=("head",), loss=broken)]), batch_size=100, learning_rate=rate)
     with pytest.raises(TrainingError, match="client 4 in round 7"):
         train(given, member(plain_model(), number=4), number=7)
+
+
+class Masked(nn.Module):
+    """Holds infinities, as masks of attention do."""
+
+    mask: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.full((4, 4), float("-inf")).triu(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ torch.softmax(self.mask, 1)
+
+
+def test_infinities_that_were_there_before_are_no_failure() -> None:
+    masked = model(Masked(), nn.Linear(4, 5), nn.Linear(5, CLASSES))
+    assert train(setting(MadeUp()), member(masked)).loss > 0
 
 
 # ---- randomness -----------------------------------------------------------------------------------------------------

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from potluck.engines.base import Evaluation
-from potluck.metrics.accuracy import Scores
+from potluck.metrics.accuracy import Evaluation, Scores
 from potluck.metrics.protocol import COSTS, MEANING, History, client_scores, mean_scores
 
 

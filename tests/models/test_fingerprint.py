@@ -112,7 +112,27 @@ def test_the_same_in_another_process() -> None:
     assert done.stdout.strip() == fingerprint(nn.TransformerEncoderLayer(4, 2))
 
 
-def test_addresses_do_not_count() -> None:
-    one, other = Printed(object()), Printed(object())
-    assert one.extra_repr() != other.extra_repr()
-    assert fingerprint(one) == fingerprint(other)
+def test_what_cannot_be_described_is_one_of_its_own_kind() -> None:
+    shared = object()
+    assert fingerprint(Printed(object())) != fingerprint(Printed(object()))
+    assert fingerprint(Printed(shared)) == fingerprint(Printed(shared))
+
+
+def scaled(factor: float) -> Callable[[Tensor], Tensor]:
+    return lambda x: x * factor
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, 100),
+        ({"depth": 1}, {"depth": 2}),
+        (torch.ones(2), torch.zeros(2)),
+        (scaled(1), scaled(2)),
+        (lambda x: x, lambda x: -x),
+        (lambda x: x + 1, lambda x: x + 2),
+    ],
+)
+def test_private_attributes_count(one: object, other: object) -> None:
+    assert fingerprint(Printed(one)) != fingerprint(Printed(other))
+    assert fingerprint(Printed(one)) == fingerprint(copy.deepcopy(Printed(one)))

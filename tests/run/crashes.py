@@ -54,7 +54,7 @@ def run(path: Path) -> None:
     made = federation(path)
     if path.exists():
         made.restore()
-    made.finish(made.run(ROUNDS).summary)
+    made.run(ROUNDS)
 
 
 def result(path: Path) -> dict[str, str]:

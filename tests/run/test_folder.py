@@ -33,7 +33,9 @@ def test_made_with_all_that_belongs_in_it(folder: RunFolder) -> None:
     assert RunFolder.open(folder.path).config() == CONFIG
     environment = json.loads((folder.path / "environment.json").read_text())
     assert {"version", "potluck", "python", "torch", "platform", "gpu", "command"} <= environment.keys()
-    assert folder.path.stat().st_mode & 0o777 == 0o755
+    mask = os.umask(0o022)
+    os.umask(mask)
+    assert folder.path.stat().st_mode & 0o777 == 0o777 & ~mask
     assert folder.summary() is None
 
 

@@ -7,20 +7,28 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from potluck.algorithms.base import Algorithm, State, Upload, weighted_mean
+from potluck.algorithms.base import Algorithm, Need, State, Upload, mean
 from potluck.algorithms.fedavg import FedAvg
 from potluck.algorithms.pfedes import PFedES
 from potluck.algorithms.standalone import Standalone
 from potluck.errors import ConfigError, nearest
 from potluck.settings import explain
 
-__all__ = ["Algorithm", "State", "Upload", "algorithm", "find", "names", "register", "weighted_mean"]
+__all__ = ["Algorithm", "Need", "State", "Upload", "algorithm", "find", "mean", "names", "register"]
 
 _KNOWN: dict[str, type[Algorithm]] = {}
 
 
 def register(kind: type[Algorithm]) -> type[Algorithm]:
     """Make an algorithm known by its ``name``; also usable as a decorator on one of your own."""
+    before = _KNOWN.get(kind.name)
+    if kind.name != kind.name.lower() or not kind.name.replace("-", "").isalnum():
+        raise ConfigError(f"an algorithm cannot be called {kind.name!r}: use small letters, digits and hyphens.")
+    # Running a notebook's cell again is no second algorithm of the same name.
+    if before is not None and (before.__module__, before.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise ConfigError(
+            f"there is an algorithm called {kind.name!r} already: {before.__module__}.{before.__qualname__}."
+        )
     _KNOWN[kind.name] = kind
     return kind
 

@@ -90,8 +90,10 @@ class Algorithm(BaseModel):
     def receive(self, payload: Payload, task: Task) -> Received:
         """What arrived, as tensors for the losses and ``predict``; weights of shared networks in it are loaded.
 
-        Tensors are dense and of one shape for every client: what is missing is a mask.
+        Tensors are dense and of one shape for every client: what is missing is a mask. Anything that is not finite is
+        refused here, and weights that do not fit the networks when they are loaded.
         """
+        payload.require_finite()
         return payload.tensors
 
     def adapt(self, round: Round) -> Sequence[Phase]:
@@ -107,10 +109,15 @@ class Algorithm(BaseModel):
         return batch.cross_entropy(net(batch.x))
 
     def collect(self, net: Networks, batch: Batch, received: Received) -> dict[str, Tensor]:
-        """A statistic of one batch, summed over the data named by ``collects`` after local training."""
+        """A statistic of one batch, summed over the data named by ``collects`` after local training.
+
+        Like a loss, it gives samples of weight 0 no part in it.
+        """
         return {}
 
-    def upload(self, net: Networks, collected: Mapping[str, Tensor], received: Received, samples: int) -> Payload:
+    def upload(
+        self, net: Networks, collected: Mapping[str, Tensor], received: Received, samples: int, round: Round
+    ) -> Payload:
         """What a client sends after its local training."""
         if not self.shared:
             return Payload()
@@ -132,19 +139,20 @@ class Algorithm(BaseModel):
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
         """The server's next state, from uploads in client order: by default their mean, weighted by samples."""
-        return weighted_mean(uploads) if self.shared else state
+        return mean(uploads) if self.shared else state
 
 
-def weighted_mean(uploads: Sequence[Upload]) -> State:
-    """The mean of what the clients sent, each weighted by its share of the cohort's training samples.
+def mean(uploads: Sequence[Upload], weighted: bool = True) -> State:
+    """The mean of what the clients sent, each weighted by its share of the cohort's training samples, or equally.
 
     The papers print n as the sum over all clients, which would shrink the weights whenever only some take part; like
     all released code, this divides by the sum over the cohort.
     """
     total = sum(upload.samples for upload in uploads)
-    mean: State = {}
+    result: State = {}
     for upload in uploads:
+        share = upload.samples / total if weighted else 1 / len(uploads)
         for name, tensor in upload.payload.tensors.items():
-            part = tensor * (upload.samples / total)
-            mean[name] = mean[name] + part if name in mean else part
-    return mean
+            part = tensor * share
+            result[name] = result[name] + part if name in result else part
+    return result

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from potluck.contract.task import Task
 from potluck.errors import ModelError
 
 
@@ -32,9 +33,19 @@ class Networks:
     (torch.Size([3, 2]), ['head.bias', 'head.weight'])
     """
 
-    def __init__(self, modules: Mapping[str, nn.Module], weights: Mapping[str, Tensor] | None = None) -> None:
+    def __init__(
+        self, modules: Mapping[str, nn.Module], weights: Mapping[str, Tensor] | None = None, task: Task | None = None
+    ) -> None:
         self.modules = dict(modules)
         self._weights = weights
+        self._task = task
+
+    @property
+    def task(self) -> Task:
+        """What these networks learn."""
+        if self._task is None:
+            raise ModelError("these networks were made without a task.")
+        return self._task
 
     def __getattr__(self, name: str) -> Callable[..., Tensor]:
         """The network called ``name``."""
@@ -42,18 +53,38 @@ class Networks:
             raise AttributeError(f"no network {name!r}: this client holds {', '.join(self.modules)}.")
         if self._weights is None:
             return self.modules[name]
-        return lambda *inputs: self.call(name, *inputs, weights=self._weights or {})
+        return lambda *inputs: self._run(name, inputs, self._weights or {})
 
     def __call__(self, x: Tensor) -> Tensor:
         """The client's own model: ``head(body(x))``."""
         return self.head(self.body(x))
 
     def call(self, name: str, *inputs: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
-        """Run the network ``name`` on ``weights`` (``name.path``) instead of its own, for example on received ones."""
+        """Run the network ``name`` on ``weights`` (``name.path``), for example on received ones.
+
+        It runs in eval mode and changes nothing: not the weights, and no buffer of its own. What ``weights`` does not
+        name, such as integer counters, is the network's own.
+        """
+        module = self.modules[name]
+        mode = module.training
+        module.eval()
+        try:
+            return self._run(name, inputs, {**self._held(name), **weights})
+        finally:
+            module.train(mode)
+
+    def _run(self, name: str, inputs: tuple[Tensor, ...], weights: Mapping[str, Tensor]) -> Tensor:
         prefix = f"{name}."
         own = {path.removeprefix(prefix): tensor for path, tensor in weights.items() if path.startswith(prefix)}
         result: Tensor = functional_call(self.modules[name], own, inputs)
         return result
+
+    def _held(self, name: str) -> dict[str, Tensor]:
+        """Every parameter and buffer of the network ``name``, as it is used now."""
+        return {
+            path: tensor if self._weights is None else self._weights[path]
+            for path, tensor in _state(name, self.modules[name])
+        }
 
     def parameters(self, name: str) -> dict[str, Tensor]:
         """The learnable weights of the network ``name``, as ``name.path``, to be used inside a loss."""
@@ -66,9 +97,7 @@ class Networks:
         """A copy of every parameter and buffer of the networks ``names`` (of all, without names)."""
         result: dict[str, Tensor] = {}
         for name in names or self.modules:
-            for path, tensor in _state(name, self.modules[name]):
-                held = tensor if self._weights is None else self._weights[path]
-                result[path] = held.detach().clone()
+            result |= {path: tensor.detach().clone() for path, tensor in self._held(name).items()}
         return result
 
     def travelling(self, *names: str) -> dict[str, Tensor]:

@@ -17,12 +17,17 @@ class Task:
     Attributes:
         shape: Shape of one input, without the batch dimension.
         classes: Number of classes of the whole federation.
+        clients: Number of clients of the federation.
+        public: Number of samples that everybody may see.
         width: Width of the representation, where all clients' models agree on it.
-        model: Makes the model that all clients hold, where they all hold the same architecture.
+        model: Makes the model that all clients hold, with the weights they start from together, where all hold the
+            same architecture.
     """
 
     shape: tuple[int, ...]
     classes: int
+    clients: int = 1
+    public: int = 0
     width: int | None = None
     model: Callable[[], nn.Module] | None = None
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from potluck.engines.base import Engine, Evaluation, Job, Outcome, Setting
+from potluck.engines.base import Engine, Job, Outcome, Setting
 from potluck.engines.loop import Loop
 from potluck.errors import ConfigError, nearest
 
-__all__ = ["Engine", "Evaluation", "Job", "Outcome", "Setting", "find_device", "make_engine"]
+__all__ = ["Engine", "Job", "Outcome", "Setting", "find_device", "make_engine"]
 
 _KNOWN: dict[str, type[Engine]] = {"loop": Loop, "auto": Loop}
 

@@ -15,7 +15,7 @@ from potluck.client import Client
 from potluck.contract import Round, Task
 from potluck.data.examples import Examples
 from potluck.data.transform import Transform
-from potluck.metrics.accuracy import Scores
+from potluck.metrics.accuracy import Evaluation
 from potluck.payload import Payload
 from potluck.training import Training
 
@@ -44,17 +44,11 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """How well a client predicts its own test and validation samples; ``None`` where it has none."""
-
-    client: int
-    test: Scores | None
-    validation: Scores | None
-
-
-@dataclass(frozen=True)
 class Outcome:
-    """What a client's local training gave: the networks it now holds, what it sends, and how it went."""
+    """What a client's local training gave: the networks it now holds, what it sends, and how it went.
+
+    The state is empty where the client itself keeps its networks.
+    """
 
     client: int
     state: State
@@ -77,7 +71,7 @@ class Engine(ABC):
 
     @abstractmethod
     def train(self, round: Round, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
-        """Train the clients of a cohort, one outcome each, in any order."""
+        """Train the clients of a cohort, in any order: one outcome for each that could be reached."""
 
     @abstractmethod
     def evaluate(self, jobs: Iterable[Job]) -> Generator[Evaluation, None, None]:

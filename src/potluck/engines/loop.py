@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from potluck.algorithms.base import State
 from potluck.contract import Round
-from potluck.engines.base import Engine, Evaluation, Job, Outcome, Setting
+from potluck.engines.base import Engine, Job, Outcome, Setting
 from potluck.engines.worker import Worker
+from potluck.metrics.accuracy import Evaluation
 
 T = TypeVar("T")
 

@@ -59,9 +59,7 @@ class CounterDropout(TorchFunctionMode):
             raise ModelError(
                 f"dropout saw {x.shape[0]} samples in a batch of {self.keys.shape[0]}: keep samples in rows."
             )
-        parts = [
-            draws.spread(self.keys, torch.tensor(self.calls << 20 | part, device=x.device)) for part in range(repeats)
-        ]
+        parts = [draws.spread(self.keys, self.calls << 20 | part) for part in range(repeats)]
         shape = x.shape[1:] if whole is None else x.shape[1:whole]
         units = torch.arange(shape.numel(), device=x.device)
         kept = draws.uniform(torch.cat(parts)[:, None], units) >= p

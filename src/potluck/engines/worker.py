@@ -13,13 +13,13 @@ from potluck import draws
 from potluck.client import Client
 from potluck.contract import Batch, Networks, Phase, Received, Round
 from potluck.data.examples import Examples
-from potluck.engines.base import Evaluation, Job, Outcome, Setting
+from potluck.engines.base import Job, Outcome, Setting
 from potluck.engines.batches import epoch_batches, has_batch_norm, plain_batches
 from potluck.engines.optimizer import Optimizer
 from potluck.engines.randomness import CounterDropout
 from potluck.engines.workshop import Workshop
 from potluck.errors import ConfigError, DataError, ModelError, TrainingError
-from potluck.metrics.accuracy import Scores, confusion, scores
+from potluck.metrics.accuracy import Evaluation, Scores, confusion, scores
 from potluck.payload import Payload
 
 _EVALUATION_BATCH = 1000
@@ -61,7 +61,7 @@ class Worker:
             losses.append(loss)
             flops += operations
         collected, operations = self._collect(client, net, received)
-        upload = algorithm.upload(net, collected, received, len(client.train))
+        upload = algorithm.upload(net, collected, received, len(client.train), round)
         _check_finite(round, client, losses, net)
         state = {name: tensor.cpu() for name, tensor in net.state().items()}
         return Outcome(
@@ -69,7 +69,7 @@ class Worker:
             state=state,
             # Copies: what an algorithm uploads may be the very weights that the next client is loaded into.
             upload=Payload({name: _copied(tensor) for name, tensor in upload.tensors.items()}, upload.meta),
-            # The first phase that is not for adapting is the one that trains the client's own model.
+            # The first phase that is not for adapting stands for the round.
             loss=next(iter(losses[len(algorithm.adapt(round)) :]), math.nan),
             flops=flops + operations,
             evaluation=self._evaluate(client, net, received),
@@ -108,7 +108,7 @@ class Worker:
                 loss = self._loss(phase, client, net, batch, received)
                 optimizer.step(loss)
                 total += loss.detach() * len(batch.y)
-        flops = self.workshop.phase_flops(client.architecture, phase, received, steps)
+        flops = self.workshop.phase_flops(client.architecture, number, phase, received, steps)
         return float(total) / max(epochs * sum(steps), 1), flops
 
     @staticmethod
@@ -154,7 +154,7 @@ class Worker:
     def _all(self, net: Networks, data: Examples) -> Iterator[Batch]:
         return plain_batches(data, _EVALUATION_BATCH, self.workshop.inputs(net))
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _logits(self, net: Networks, x: Tensor, received: Received) -> Tensor:
         for module in net.modules.values():
             module.eval()
@@ -178,8 +178,8 @@ def _copied(tensor: Tensor) -> Tensor:
 
 def _check_finite(round: Round, client: Client, losses: Sequence[float], net: Networks) -> None:
     """Stop at the first client whose training left the numbers."""
-    weights = net.travelling(*net.modules).values()
-    finite = [torch.isfinite(tensor).all() for tensor in weights]
+    # Not buffers: a mask may well hold infinities, and statistics that are not finite show in the loss.
+    finite = [torch.isfinite(weight).all() for name in net.modules for weight in net.parameters(name).values()]
     if not all(math.isfinite(loss) for loss in losses) or (finite and not torch.stack(finite).all()):
         raise TrainingError(
             f"training of client {client.id} in round {round.number} gave numbers that are not finite (losses: "

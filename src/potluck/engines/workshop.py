@@ -56,8 +56,8 @@ class Workshop:
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         try:
             Networks(trial)(x)
-        except RuntimeError:
-            return  # it reshapes by view(), which this layout does not allow
+        except (RuntimeError, AttributeError):
+            return  # it reshapes by view(), which this layout does not allow, or has no body and head
         for module in net.modules.values():
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._layouts[id(net)] = torch.channels_last
@@ -65,7 +65,7 @@ class Workshop:
     def networks(self, architecture: Architecture) -> Networks:
         """Networks into which the weights of any client of this architecture can be loaded."""
         if architecture.key not in self._networks:
-            self._networks[architecture.key] = Networks(self.make(architecture))
+            self._networks[architecture.key] = Networks(self.make(architecture), task=self.setting.task)
             self._lay_out(self._networks[architecture.key])
         return self._networks[architecture.key]
 
@@ -88,10 +88,14 @@ class Workshop:
         """How many epochs a phase lasts."""
         return self.setting.training.epochs if phase.epochs is None else phase.epochs
 
-    def phase_flops(self, architecture: Architecture, phase: Phase, received: Received, steps: Sequence[int]) -> int:
-        """Operations of all epochs of a phase whose epochs have these batch sizes."""
-        loss = getattr(phase.loss, "__func__", phase.loss)
-        key = (architecture.key, getattr(loss, "__code__", loss), phase.learning, phase.views)
+    def phase_flops(
+        self, architecture: Architecture, number: int, phase: Phase, received: Received, steps: Sequence[int]
+    ) -> int:
+        """Operations of all epochs of a phase whose epochs have these batch sizes.
+
+        A step of a phase, known by its number in the round, costs the same in every round.
+        """
+        key = (architecture.key, number, phase.learning, phase.views, phase.data)
         if key not in self._costs:
             modules = self.networks(architecture).modules
             trial = replace(phase, loss=_repeatable(phase.loss))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of one client on its own samples; classes it holds no sample of do not count.
+    """Scores of one client on its own samples.
 
     Attributes:
         samples: How many samples were predicted.
@@ -23,6 +23,15 @@ class Scores:
     accuracy: float
     balanced_accuracy: float
     macro_f1: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well a client predicts its own test and validation samples; ``None`` where it has none."""
+
+    client: int
+    test: Scores | None
+    validation: Scores | None
 
 
 def confusion(predicted: Tensor, true: Tensor, classes: int) -> Tensor:

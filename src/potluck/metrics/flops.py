@@ -14,10 +14,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from potluck.contract import Batch, Networks, Phase, Received, Task
 
@@ -65,6 +67,22 @@ def collecting_cost(
     return _count(modules, (), collect, 1, received, task, dtype)
 
 
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's modes are not typed
+    """Counts the operations of one thread; PyTorch's own counter hooks into the modules of all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # as above
+        self.total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        formula = flop_registry.get(func.overloadpacket)
+        if formula is not None:
+            self.total += formula(*args, **kwargs, out_val=result)
+        return result
+
+
 def _count(
     modules: Mapping[str, nn.Module],
     learning: Sequence[str],
@@ -80,13 +98,14 @@ def _count(
     tensors = {name: tensor.cpu() for name, tensor in received.items()}
     counts = []
     for size in _SIZES:
-        with FlopCounterMode(display=False) as counter:
-            step(Networks(copies), _blank(size, views, task, dtype), tensors)
-        counts.append(counter.get_total_flops())
+        with _Counter() as counter:
+            step(Networks(copies, task=task), _blank(size, views, task, dtype), tensors)
+        counts.append(counter.total)
     return Cost(counts)
 
 
 def _blank(size: int, views: int, task: Task, dtype: torch.dtype) -> Batch:
     x: Tensor = torch.zeros(size, *task.shape, dtype=dtype)
-    index = torch.arange(size)
-    return Batch((x,) * views, torch.zeros(size, dtype=torch.int64), torch.ones(size, dtype=dtype), index, index)
+    # The first sample again and again: there is one in every data set that a loss may look things up in.
+    first = torch.zeros(size, dtype=torch.int64)
+    return Batch((x,) * views, first, torch.ones(size, dtype=dtype), first, torch.arange(size))

@@ -11,11 +11,11 @@ clients outside the cohort are measured with what they last held. A mean over cl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from potluck.engines.base import Evaluation
+from potluck.metrics.accuracy import Evaluation
 
 MEANING = {
     "all_last": "all clients, last round",
@@ -42,6 +42,12 @@ def mean_scores(evaluations: Sequence[Evaluation]) -> dict[str, float | None]:
 def _mean(values: Iterable[float | None]) -> float | None:
     present = [value for value in values if value is not None]
     return sum(present) / len(present) if present else None
+
+
+def summarize(config: Mapping[str, Any], history: History) -> dict[str, Any]:
+    """The summary of a run: what was asked, as far as its configuration says, and what came of it."""
+    asked = ("algorithm", "data", "partition", "models", "clients", "fraction", "seed")
+    return {"version": 1, **{name: config[name] for name in asked if name in config}, **history.summary}
 
 
 @dataclass

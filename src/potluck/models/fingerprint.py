@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import re
 import types
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
 
+import torch
 from torch import nn
 
-# An object printed by default shows where it lies in memory, which differs from process to process.
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_DEPTH = 6
+_OWN = set(vars(nn.Module())) - {"_forward_hooks", "_forward_pre_hooks"}
+"""What every module has; weights and sub-modules are covered by name, and hooks take part in what a network does."""
 
 
 def fingerprint(model: nn.Module) -> str:
     """Name the architecture of ``model``: equal for two networks that differ in their weights alone.
 
-    It covers the tree of modules, the class and settings of each, and the name, shape, type and sharing of every
-    parameter and buffer. Weights, device, training mode and ``requires_grad`` do not count. Settings are what a module
-    prints of itself and its plain public attributes (numbers, words, functions, and tuples or lists of these).
+    It covers the tree of modules, the class and every attribute of each, and the name, shape, type and sharing of
+    every parameter and buffer. Weights, device, training mode and ``requires_grad`` do not count. An attribute that
+    cannot be described makes the network one of its own kind: better two kinds too many than one client on the code
+    of another.
 
     >>> fingerprint(nn.Linear(3, 2)) == fingerprint(nn.Linear(3, 2))
     True
@@ -37,21 +42,50 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def _describe(module: nn.Module) -> str:
-    kind = type(module)
-    attributes = {
-        name: setting
-        for name, value in sorted(vars(module).items())
-        if not name.startswith("_") and name != "training" and (setting := _setting(value)) is not None
-    }
-    return _ADDRESS.sub("", f"{kind.__module__}.{kind.__qualname__}({module.extra_repr()}) {attributes}")
+    attributes = {name: _value(value, _DEPTH) for name, value in sorted(vars(module).items()) if name not in _OWN}
+    return f"{_name(type(module))} {attributes}"
 
 
-def _setting(value: object) -> str | None:
-    """A value as text if it can be a setting of the architecture; None for state, modules and the like."""
-    if isinstance(value, bool | int | float | str):
+def _value(value: Any, depth: int) -> str:
+    """A value as text: the same for equal values, and for no others."""
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes | Enum):
         return repr(value)
-    if isinstance(value, types.FunctionType | types.BuiltinFunctionType):
-        return f"{value.__module__}.{value.__qualname__}"
+    if depth == 0:
+        return f"object {id(value)}"
+    if isinstance(value, torch.Tensor):
+        numbers = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        content = hashlib.blake2b(numbers, digest_size=16).hexdigest()
+        return f"tensor {tuple(value.shape)} {value.dtype} {content}"
+    if isinstance(value, torch.dtype | torch.device | torch.Size | torch.memory_format):
+        return str(value)
+    if isinstance(value, type | types.BuiltinFunctionType):
+        return _name(value)
+    if isinstance(value, types.MethodType):
+        return f"{_value(value.__func__, depth - 1)} of {_value(value.__self__, depth - 1)}"
+    if isinstance(value, types.FunctionType):
+        bound = [cell.cell_contents for cell in value.__closure__ or ()]
+        parts = [_value(part, depth - 1) for part in (bound, value.__defaults__, value.__kwdefaults__)]
+        return f"{_name(value)} {value.__code__.co_code.hex()} {value.__code__.co_names} {_constants(value)} {parts}"
+    if isinstance(value, nn.Module):
+        return f"network {fingerprint(value)}"
+    if isinstance(value, Mapping):
+        return str([(_value(key, depth - 1), _value(item, depth - 1)) for key, item in value.items()])
     if isinstance(value, tuple | list):
-        return str([_setting(item) for item in value])
-    return None
+        return f"{type(value).__name__} {[_value(item, depth - 1) for item in value]}"
+    if isinstance(value, set | frozenset):
+        return f"set {sorted(_value(item, depth - 1) for item in value)}"
+    if hasattr(value, "__dict__"):
+        return f"{_name(type(value))} {_value(vars(value), depth - 1)}"
+    return f"object {id(value)}"
+
+
+def _constants(function: types.FunctionType) -> list[str]:
+    """The constants in a function's code; code within it, such as a lambda, by its own instructions."""
+    return [
+        f"{item.co_code.hex()} {item.co_names}" if isinstance(item, types.CodeType) else repr(item)
+        for item in function.__code__.co_consts
+    ]
+
+
+def _name(value: Any) -> str:
+    return f"{value.__module__}.{value.__qualname__}"

@@ -14,7 +14,6 @@ from rich.tree import Tree
 
 from potluck.algorithms import find
 from potluck.config import RunConfig
-from potluck.experiment import default_models
 from potluck.federation import Federation
 from potluck.metrics.protocol import MEANING
 from potluck.report.format import duration, operations, percent, size
@@ -30,7 +29,7 @@ def announce(console: Console, config: RunConfig, federation: Federation) -> Non
     lines = {
         "settings": settings,
         "data": f"{config.data}, {config.partition}, augmentation {config.augmentation}",
-        "clients": f"{config.clients}, {federation.cohort_size} per round, models {default_models(config)}",
+        "clients": f"{config.clients}, {federation.cohort_size} per round, models {config.models}",
         "samples": f"{_span(samples)} to train on, {_span(tests)} to test on, per client",
         "training": f"{_count(config.rounds, 'round')} of {_count(config.epochs, 'epoch')}, "
         f"batches of {config.batch_size}, {config.optimizer} at {config.learning_rate}",

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from potluck.errors import RunError
 
+FORMAT = "potluck-tensors-1"
 _CHUNK = 1 << 22
 
 
@@ -45,7 +46,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> int:
     """Write tensors as safetensors; the checksum of the file."""
-    data = safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
+    data = safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()}, {"format": FORMAT})
     # Not durable: weights are large and many, and a checkpoint knows their checksums.
     write_bytes(path, data, durable=False)
     return zlib.crc32(data)

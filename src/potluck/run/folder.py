@@ -24,6 +24,9 @@ from potluck.run.toml import to_toml
 
 RECORDS = ("rounds.jsonl", "clients.jsonl")
 
+_EXACT = ("torch", "cpu_threads", "gpu")
+"""What must be the same for two parts of a run to be one, bit for bit."""
+
 
 class RunFolder:
     """A run on disk: ``config.toml``, ``environment.json``, records, checkpoints, the clients' networks, a summary.
@@ -44,7 +47,7 @@ class RunFolder:
         try:
             parent.mkdir(parents=True, exist_ok=True)
             draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=parent))
-            draft.chmod(0o755)
+            draft.chmod(0o777 & ~_umask())
         except OSError as error:
             reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror or error
             raise RunError(f"cannot make a run folder in {parent}: {reason}. Give another --out.") from error
@@ -95,6 +98,22 @@ class RunFolder:
         """Raise unless there is something left to run."""
         if self.summary() is not None:
             raise RunError(f"{self.path} is finished. See it with 'potluck show {self.path}'.")
+
+    def unfinish(self) -> None:
+        """The run goes on: it has no summary yet."""
+        (self.path / "summary.json").unlink(missing_ok=True)
+
+    def moved(self) -> list[str]:
+        """How this machine differs from the one the run began on, as far as it can show in the last digits."""
+        try:
+            before = json.loads((self.path / "environment.json").read_text())
+        except (OSError, ValueError):
+            return ["environment.json is missing or damaged: whether this is the same machine is not known."]
+        now = environment()
+        changes = [
+            f"{name} was {before.get(name)}, now {now[name]}" for name in _EXACT if before.get(name) != now[name]
+        ]
+        return [f"Not the machine it began on ({', '.join(changes)}): the last digits may differ."] if changes else []
 
     def finish(self, summary: dict[str, Any]) -> None:
         """Write the summary: the run is over."""
@@ -192,6 +211,13 @@ def _record(line: bytes, where: str) -> dict[str, Any]:
     if not isinstance(record, dict) or "round" not in record:
         raise RunError(f"{where} is damaged: it is no record of a round.")
     return record
+
+
+def _umask() -> int:
+    """The user's mask for new files; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def refuse_existing(path: Path) -> None:

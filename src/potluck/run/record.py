@@ -14,6 +14,9 @@ from potluck.run.folder import RECORDS, RunFolder
 from potluck.run.states import ClientStates
 from potluck.settings import flat
 
+_FREE = {"data_dir", "checkpoint_every"}
+"""Settings that may change between two parts of a run: no number depends on them."""
+
 
 @dataclass(frozen=True)
 class Restored:
@@ -35,7 +38,7 @@ class RunRecord:
     def __init__(self, path: Path | None, config: dict[str, Any]) -> None:
         self.path = path
         self.states = ClientStates(path / "clients" if path else None)
-        self._config = config
+        self.config = config
         self._folder: RunFolder | None = None
         self._checkpoints = Checkpoints(path / "checkpoint", self.states) if path else None
         self._saved: int | None = None
@@ -46,9 +49,10 @@ class RunRecord:
         if self._behind:
             raise RunError(f"the last round could not be written to {self.path}: go back to before it by restore().")
         if self.path is not None and self._folder is None:
-            self._folder = RunFolder.create(self.path, self._config)
+            self._folder = RunFolder.create(self.path, self.config)
         if self._folder is not None:
             self._folder.lock()
+            self._folder.unfinish()
 
     def commit_round(self, round: dict[str, Any], clients: list[dict[str, Any]]) -> None:
         """A round is over: what was staged counts, and its records are written."""
@@ -68,7 +72,7 @@ class RunRecord:
         if self._behind:
             return  # the last round could not be recorded: the point to resume from is the one before
         if self._folder is not None and self._checkpoints is not None and round != self._saved:
-            self._checkpoints.save(round, self._config, self._folder.lengths(), server)
+            self._checkpoints.save(round, self.config, self._folder.lengths(), server)
             self._saved = round
 
     def restore(self, *, to_read: bool = False) -> Restored:
@@ -94,11 +98,13 @@ class RunRecord:
             self._folder, self._behind = folder, False
         if not found:
             return Restored()
-        return Restored(read_history(folder, found.checkpoint.round), found.server, found.problems)
+        problems = found.problems + ([] if to_read else folder.moved())
+        return Restored(read_history(folder, found.checkpoint.round), found.server, problems)
 
     def _refuse_changes(self, checkpoint: Checkpoint) -> None:
-        before, now = flat(checkpoint.config), flat(self._config)
-        changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        before, now = flat(checkpoint.config), flat(self.config)
+        keys = (before.keys() | now.keys()) - _FREE
+        changed = sorted(key for key in keys if before.get(key) != now.get(key))
         if changed:
             details = "; ".join(f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in changed)
             raise RunError(

@@ -59,7 +59,7 @@ class Bench:
             batch_size=4,
             public=_samples(6, 300) if "public data" in algorithm.needs else None,
         )
-        self.federation.run(2)
+        self.federation.run(2, watch=lambda _: None)
         self.round = Round(3, 3, key=7)
         self.workshop = Workshop(self.federation.setting)
 
@@ -80,7 +80,7 @@ class Bench:
 
     def networks(self, client: int) -> Networks:
         """A client's networks on weights of their own."""
-        net = Networks(self.workshop.make(self.job(client).client.architecture))
+        net = Networks(self.workshop.make(self.job(client).client.architecture), task=self.federation.task)
         net.load(self.held(client))
         return net
 

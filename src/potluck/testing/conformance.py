@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import copy
+import functools
+import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from potluck.algorithms import Algorithm, Upload
-from potluck.config import FederationConfig, RunConfig
-from potluck.contract import Batch, Networks, Phase, Received
+from potluck.config import RunConfig
+from potluck.contract import Batch, Networks, Phase, Received, Round
 from potluck.engines.randomness import CounterDropout
-from potluck.errors import PotluckError
+from potluck.errors import PayloadError, PotluckError
+from potluck.federation import Federation
 from potluck.payload import Payload
 from potluck.testing.bench import Bench
 
@@ -48,18 +52,19 @@ def _check(algorithm: Algorithm) -> None:
         _frozen_networks_stay,
         _padding_changes_nothing,
         _losses_can_be_stacked,
+        _losses_know_no_round,
+        _collecting_adds_up,
+        _rubbish_is_refused,
         _evaluation_changes_nothing,
     ):
         check(bench)
 
 
 def _settings_are_its_own(algorithm: Algorithm) -> None:
-    taken = (
-        type(algorithm).model_fields.keys() & (FederationConfig.model_fields.keys() | RunConfig.model_fields.keys())
-    ) | (type(algorithm).model_fields.keys() & {"name"})
-    _require(
-        not taken, f"its settings {sorted(taken)} are names of settings that every run has: call them something else"
-    )
+    # What Federation takes by name would never reach the algorithm.
+    reserved = {*RunConfig.model_fields, *inspect.signature(Federation).parameters, "name"}
+    taken = sorted(type(algorithm).model_fields.keys() & reserved)
+    _require(not taken, f"its settings {taken} are names of settings that every run has: call them something else")
     for name, field in type(algorithm).model_fields.items():
         _require(bool(field.description), f"its setting {name!r} has no description")
         _require(not field.is_required(), f"its setting {name!r} has no default")
@@ -112,7 +117,7 @@ def _padding_changes_nothing(bench: Bench) -> None:
         batch = bench.batch(0, phase)
         weight = torch.cat([batch.weight, torch.zeros(2, dtype=batch.weight.dtype)])
         extra = bench.batch(0, phase, size=6)
-        padded = Batch(extra.views, extra.y, weight, extra.index, extra.key)
+        padded = replace(extra, weight=weight)
         received = bench.received(0)
         plain = _loss_and_gradients(bench.networks(0), phase, batch, received)
         more = _loss_and_gradients(bench.networks(0), phase, padded, received)
@@ -135,6 +140,62 @@ def _losses_can_be_stacked(bench: Bench) -> None:
         for client, expected in enumerate(alone):
             found = {name: tensor[client] for name, tensor in together.items()}
             _require(_close(expected, found), f"the loss of phase {number} under vmap is not the loss alone")
+
+
+def _losses_know_no_round(bench: Bench) -> None:
+    """What a loss knows of the round it is told by ``received``: an engine may record it once and replay it."""
+    for one, other in zip(bench.algorithm.phases(bench.round), bench.algorithm.phases(Round(4, 9, 1)), strict=False):
+        values = [
+            _loss_and_gradients(bench.networks(0), phase, bench.batch(0, phase), bench.received(0))
+            for phase in (one, other)
+        ]
+        _require(_close(*values), "a loss depends on the round other than through what was received")
+
+
+def _collecting_adds_up(bench: Bench) -> None:
+    """A statistic of a batch is the sum of those of its parts, and samples of weight 0 have none."""
+    name = bench.algorithm.collects
+    if name is None:
+        return
+    phase = Phase(train=(), loss=bench.algorithm.cross_entropy, data=name)
+    whole, received = bench.batch(0, phase), bench.received(0)
+    collect = functools.partial(_collect, bench, received)
+    parts = [collect(_rows(whole, rows)) for rows in (slice(0, 1), slice(1, 4))]
+    together = collect(whole)
+    for key, value in together.items():
+        _require(torch.allclose(parts[0][key] + parts[1][key], value), f"what it collects as {key!r} does not add up")
+    padded = bench.batch(0, phase, size=6)
+    weight = torch.cat([whole.weight, torch.zeros(2, dtype=whole.weight.dtype)])
+    _require(_close(together, collect(replace(padded, weight=weight))), "what it collects sees samples of weight 0")
+
+
+def _collect(bench: Bench, received: Received, batch: Batch) -> dict[str, Tensor]:
+    net = bench.networks(0)
+    for module in net.modules.values():
+        module.eval()
+    with torch.no_grad():
+        return bench.algorithm.collect(net, batch, received)
+
+
+def _rows(batch: Batch, rows: slice) -> Batch:
+    views = tuple(view[rows] for view in batch.views)
+    return Batch(views, batch.y[rows], batch.weight[rows], batch.index[rows], batch.key[rows])
+
+
+def _rubbish_is_refused(bench: Bench) -> None:
+    """The server checks what arrives."""
+    good = _upload(bench, 0).payload
+    for name, tensor in good.tensors.items():
+        wrong = {"another shape": torch.zeros(*tensor.shape, 2, dtype=tensor.dtype)}
+        if tensor.is_floating_point():
+            wrong["a number that is not finite"] = torch.full_like(tensor, torch.nan)
+        for what, value in wrong.items():
+            upload = Upload(0, Payload({**good.tensors, name: value}, good.meta))
+            try:
+                bench.algorithm.check(upload, bench.federation.server, bench.federation.task)
+            except PayloadError:
+                continue
+            raise ConformanceError(f"check lets {name!r} with {what} pass.")
 
 
 def _evaluation_changes_nothing(bench: Bench) -> None:
@@ -183,7 +244,7 @@ def _stacked(phase: Phase, nets: list[Networks], batches: list[Batch], received:
 
     def loss(weights: dict[str, Tensor], rest: dict[str, Tensor], batch: Batch, tensors: Received) -> Tensor:
         with CounterDropout(batch.key):
-            return phase.loss(Networks(modules, {**weights, **rest}), batch, tensors)
+            return phase.loss(Networks(modules, {**weights, **rest}, nets[0].task), batch, tensors)
 
     def step(weights: Any, rest: Any, parts: Any, tensors: Any) -> tuple[dict[str, Tensor], Tensor]:
         gradients, value = torch.func.grad_and_value(loss)(weights, rest, Batch(*parts), tensors)

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from potluck.config import make_config
 from potluck.errors import RunError
-from potluck.experiment import summarize
-from potluck.metrics.protocol import MEANING
+from potluck.metrics.protocol import MEANING, summarize
 from potluck.run.folder import RunFolder
 from potluck.run.record import read_history
 
@@ -45,4 +43,4 @@ def _read(folder: RunFolder) -> Overview:
     if not history.rounds:
         path = folder.path
         raise RunError(f"{path} has no finished round to show yet. Go on with it: potluck resume {path}")
-    return Overview(summarize(make_config(folder.config()), history), seconds, finished=False)
+    return Overview(summarize(folder.config(), history), seconds, finished=False)
