@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import ValidationError
-from rich.console import Console
 from torch import Tensor, nn
 
 from potluck import algorithms, draws
@@ -27,9 +26,11 @@ from potluck.joining import admit, common_task, digest, public_samples
 from potluck.metrics.accuracy import Evaluation
 from potluck.metrics.protocol import History, client_scores, mean_scores, summarize
 from potluck.payload import Payload
-from potluck.report.progress import Watch, progress
 from potluck.run.record import RunRecord
 from potluck.settings import explain
+
+Watch = Callable[[dict[str, Any]], None]
+"""Called with each event of a run: ``{"event": "train" | "evaluate" | "round", ...}``."""
 
 GIVEN = "given"
 """What stands for the data set in the configuration of a run whose data were given from Python."""
@@ -127,8 +128,7 @@ class Federation:
         if rounds < 1:
             raise ConfigError(f"rounds: {rounds} is not at least 1.")
         if watch is None:
-            # On standard error: what a program prints stays its own.
-            with progress(Console(stderr=True), rounds, self.rounds) as bar:
+            with _bar(rounds, self.rounds) as bar:
                 return self.run(rounds, watch=bar)
         self._record.begin()
         try:
@@ -313,6 +313,21 @@ def cohort_size(clients: int, fraction: float) -> int:
     if size < 1:
         raise ConfigError(f"fraction {fraction} of {clients} clients selects nobody: give 1/{clients} or more.")
     return size
+
+
+@contextmanager
+def _bar(rounds: int, done: int) -> Iterator[Watch]:
+    """A live bar where somebody can see it: on standard error, for what a program prints is its own."""
+    from rich.console import Console
+
+    from potluck.report.progress import progress
+
+    console = Console(stderr=True)
+    if console.is_terminal or console.is_jupyter:
+        with progress(console, rounds, done) as watch:
+            yield watch
+    else:
+        yield lambda _event: None
 
 
 def _algorithm(algorithm: str | Algorithm, settings: dict[str, Any]) -> Algorithm:

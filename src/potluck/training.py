@@ -64,16 +64,16 @@ def _factor(schedule: str, round: int, rounds: int) -> float:
             case "cosine", []:
                 return 0.5 * (1 + math.cos(math.pi * done / rounds))
             case "exponential", [factor]:
-                return _positive(factor) ** done
+                return _decay(factor) ** done
             case "step", [every, factor] if int(every) > 0:
-                return _positive(factor) ** (done // int(every))
+                return _decay(factor) ** (done // int(every))
     except ValueError:
         pass
     raise ValueError(f"{schedule!r} is none of constant, cosine, exponential:0.99, step:100:0.1.")
 
 
-def _positive(text: str) -> float:
+def _decay(text: str) -> float:
     number = float(text)
-    if not (math.isfinite(number) and number > 0):
+    if not 0 < number <= 1:
         raise ValueError(text)
     return number

@@ -10,8 +10,9 @@ from potluck.algorithms.base import Algorithm, Need
 class FedAvg(Algorithm):
     """Federated averaging: the whole model travels down, is trained by each client, and is averaged.
 
-    It needs one architecture on every client. Batch-norm statistics are averaged with the weights; their integer
-    counters stay at home. A client predicts with the model it holds after its local training.
+    It needs one architecture on every client, and starts from the first client's model as it was given. Batch-norm
+    statistics are averaged with the weights; their integer counters stay at home. A client predicts with the model it
+    holds after its local training.
     """
 
     name: ClassVar[str] = "fedavg"

@@ -36,6 +36,9 @@ class Networks:
     def __init__(
         self, modules: Mapping[str, nn.Module], weights: Mapping[str, Tensor] | None = None, task: Task | None = None
     ) -> None:
+        for name in modules:
+            if hasattr(type(self), name) or name == "modules":
+                raise ModelError(f"a network cannot be called {name!r}: that is something else of all networks.")
         self.modules = dict(modules)
         self._weights = weights
         self._task = task

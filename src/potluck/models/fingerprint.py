@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import pickle
 import types
 from collections.abc import Mapping
 from enum import Enum
@@ -21,9 +22,8 @@ def fingerprint(model: nn.Module) -> str:
     """Name the architecture of ``model``: equal for two networks that differ in their weights alone.
 
     It covers the tree of modules, the class and every attribute of each, and the name, shape, type and sharing of
-    every parameter and buffer. Weights, device, training mode and ``requires_grad`` do not count. An attribute that
-    cannot be described makes the network one of its own kind: better two kinds too many than one client on the code
-    of another.
+    every parameter and buffer. Weights, device, training mode and ``requires_grad`` do not count. Of an attribute that
+    cannot be written down (an open file, a lock) only its type counts.
 
     >>> fingerprint(nn.Linear(3, 2)) == fingerprint(nn.Linear(3, 2))
     True
@@ -51,7 +51,7 @@ def _value(value: Any, depth: int) -> str:
     if value is None or isinstance(value, bool | int | float | complex | str | bytes | Enum):
         return repr(value)
     if depth == 0:
-        return f"object {id(value)}"
+        return _written(value)
     if isinstance(value, torch.Tensor):
         numbers = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         content = hashlib.blake2b(numbers, digest_size=16).hexdigest()
@@ -76,7 +76,16 @@ def _value(value: Any, depth: int) -> str:
         return f"set {sorted(_value(item, depth - 1) for item in value)}"
     if hasattr(value, "__dict__"):
         return f"{_name(type(value))} {_value(vars(value), depth - 1)}"
-    return f"object {id(value)}"
+    return _written(value)
+
+
+def _written(value: Any) -> str:
+    """What pickle would write of a value; nothing is ever read back."""
+    try:
+        content = hashlib.blake2b(pickle.dumps(value, protocol=4), digest_size=16).hexdigest()
+    except Exception:
+        content = "not to be written"
+    return f"{_name(type(value))} {content}"
 
 
 def _constants(function: types.FunctionType) -> list[str]:

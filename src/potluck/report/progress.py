@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from potluck.federation import Watch
 from potluck.report.format import percent
-
-Watch = Callable[[dict[str, Any]], None]
-"""Called with each event of a run: ``{"event": "train" | "evaluate" | "round", ...}``."""
 
 
 @contextmanager
