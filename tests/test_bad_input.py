@@ -185,7 +185,10 @@ def test_data_that_may_not_be_read(refused: Callable[..., str], monkeypatch: pyt
 def test_folder_that_exists(refused: Callable[..., str]) -> None:
     Path("run").mkdir()
     command = ("run", "pfedes", *tiny.ARGUMENTS, "--out", "run")
+    assert refused(*command).endswith("run exists already. Give another --out.\n")
+    Path("run/config.toml").write_text("seed = 0")
     assert "run exists already. Give another --out, or go on with it: potluck resume run" in refused(*command)
+    Path("run/config.toml").unlink()
     Path("run").rmdir()
     Path("run").write_text("precious")
     assert "run exists already." in refused(*command)

@@ -16,10 +16,20 @@ from torch import Tensor, nn
 import potluck
 from potluck import draws
 from potluck.algorithms import Algorithm, State, Upload
+from potluck.algorithms.standalone import Standalone
+from potluck.client import Client
 from potluck.contract import Batch, Networks, Phase, Received, Round, Task
 from potluck.engines.loop import Loop
-from potluck.errors import ConfigError, DataError, ModelError, PayloadError, PotluckError, TrainingError
-from potluck.federation import Federation, InterruptedRunError, cohort_size
+from potluck.errors import (
+    ConfigError,
+    DataError,
+    InterruptedRunError,
+    ModelError,
+    PayloadError,
+    PotluckError,
+    TrainingError,
+)
+from potluck.federation import Federation, cohort_size
 from potluck.payload import Payload
 
 CLASSES = 3
@@ -623,3 +633,21 @@ def test_inputs_of_another_shape_are_refused(x: Any) -> None:
     federation(members=members)
     with pytest.raises(DataError, match=r"the clients have \(4,\)"):
         members[0].predict(x)
+
+
+class StopsItself(Standalone):
+    """Asks for a stop in the middle of a client's training, which would go on for days."""
+
+    def cross_entropy(self, net: Networks, batch: Batch, received: Received) -> Tensor:
+        FEDERATIONS[-1].stop()
+        return super().cross_entropy(net, batch, received)
+
+
+FEDERATIONS: list[Federation] = []
+
+
+def test_stops_within_a_client() -> None:
+    x, y = torch.randn(4, 3), torch.arange(4) % 2
+    FEDERATIONS.append(Federation(StopsItself, [Client(nn.Linear(3, 2), train=(x, y))], epochs=10**9, device="cpu"))
+    with pytest.raises(InterruptedRunError, match="stopped after round 0"):
+        FEDERATIONS[-1].run(1)

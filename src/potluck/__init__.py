@@ -53,6 +53,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """The public names, for whoever asks before they are loaded."""
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used: ``import potluck`` alone imports nothing heavy."""
     if name not in _HOMES:

@@ -112,6 +112,7 @@ def run(
 @app.command()
 def resume(
     path: Annotated[Path, typer.Argument(help="Folder of a run that was stopped or killed.")],
+    data_dir: Annotated[str | None, typer.Option(help="Folder with data sets, if they have moved.")] = None,
     as_json: Json = False,
 ) -> None:
     """Go on with a run from its last checkpoint, to the same result as if it had never stopped."""
@@ -121,6 +122,8 @@ def resume(
     folder = RunFolder.open(path)
     folder.refuse_finished()
     config = read_config(folder)
+    if data_dir is not None:
+        config = config.model_copy(update={"data_dir": data_dir})
     federation = make_federation(config, path)
     problems = federation.restore()
     console = _console(as_json)
@@ -168,7 +171,7 @@ def _say(console: Console, text: str, style: str | None = None) -> None:
 
 def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) -> None:
     """Run to the end, showing how it goes, and say where everything is."""
-    from potluck.federation import InterruptedRunError
+    from potluck.errors import InterruptedRunError
     from potluck.report.progress import progress
     from potluck.report.terminal import announce, result_table
 
@@ -194,12 +197,13 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) ->
 
 @contextmanager
 def _stopping(federation: Federation) -> Iterator[None]:
-    """Let Ctrl-C, or a polite kill, end the run at the next client; a second Ctrl-C ends it at once."""
+    """Let Ctrl-C, or a polite kill, end the run after the step that is running; a second Ctrl-C does not wait."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def stop(number: int, _frame: Any) -> None:
         signal.signal(number, before[signal.Signals(number)])
         federation.stop()
+        typer.echo("\nStopping after the step that is running ...", err=True)
 
     for number in before:
         signal.signal(number, stop)

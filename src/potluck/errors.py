@@ -34,6 +34,10 @@ class TrainingError(PotluckError):
     """Training went wrong, for example a loss that is no longer finite."""
 
 
+class InterruptedRunError(PotluckError):
+    """The run was asked to stop, and did, after its last complete round."""
+
+
 def nearest(name: str, known: Iterable[str], kind: str) -> str:
     """Say that ``name`` is no known ``kind``, with the nearest right name.
 

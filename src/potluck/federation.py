@@ -21,7 +21,7 @@ from potluck.config import FederationConfig
 from potluck.contract import Round
 from potluck.data.transform import Transform
 from potluck.engines import Engine, Job, Outcome, Setting, find_device, make_engine
-from potluck.errors import ConfigError, DataError, PotluckError, TrainingError, nearest
+from potluck.errors import ConfigError, DataError, InterruptedRunError, PotluckError, TrainingError, nearest
 from potluck.joining import admit, common_task, digest, public_samples
 from potluck.metrics.accuracy import Evaluation
 from potluck.metrics.protocol import History, client_scores, mean_scores, summarize
@@ -36,10 +36,6 @@ GIVEN = "given"
 """What stands for the data set in the configuration of a run whose data were given from Python."""
 
 
-class InterruptedRunError(PotluckError):
-    """The run was asked to stop, and did, after its last complete round."""
-
-
 class Federation:
     """Clients that learn together by an algorithm.
 
@@ -47,7 +43,7 @@ class Federation:
     >>> federation.run(rounds=50).summary["all_last"]                            # doctest: +SKIP
 
     Args:
-        algorithm: Its name, or an instance of your own.
+        algorithm: Its name, its class, or an instance with its own settings.
         clients: The participants; they are not changed, but know afterwards how to ``predict``.
         fraction: Share of the clients that take part in a round.
         seed: The one seed of every random draw.
@@ -63,7 +59,7 @@ class Federation:
 
     def __init__(
         self,
-        algorithm: str | Algorithm,
+        algorithm: str | Algorithm | type[Algorithm],
         clients: Sequence[Client],
         *,
         fraction: float = 1.0,
@@ -83,6 +79,8 @@ class Federation:
             raise ConfigError(explain(error, FederationConfig)) from error
         seed = self.config.seed
         self.algorithm = _algorithm(algorithm, settings)
+        if isinstance(clients, Client):
+            raise ConfigError("clients: give a list of them, even of one.")
         self.clients = list(clients)
         self.cohort_size = cohort_size(len(self.clients), self.config.fraction)
         where = self.device = find_device(self.config.device)
@@ -103,7 +101,6 @@ class Federation:
         self.engine: Engine = make_engine(self.config.engine, setting)
         self.setting = setting
         self._record = RunRecord(Path(out) if out is not None else None, config or self._plain_config())
-        self._stop = False
         self.history = History()
         with draws.initial_weights(draws.fold(seed, "server")):
             self.server = _cast(self.algorithm.server_state(self.task), setting.dtype)
@@ -125,8 +122,13 @@ class Federation:
                 schedule that depends on the total takes this one.
             watch: Called with each event of the run. By default a terminal or notebook shows a live bar.
         """
-        if rounds < 1:
-            raise ConfigError(f"rounds: {rounds} is not at least 1.")
+        if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
+            raise ConfigError(f"rounds: {rounds!r} is not a whole number of at least 1.")
+        if rounds <= self.rounds:
+            # Perhaps a run that was killed between its last round and its summary.
+            self._record.finish(self.summary)
+            self._record.close()
+            return self.history
         if watch is None:
             with _bar(rounds, self.rounds) as bar:
                 return self.run(rounds, watch=bar)
@@ -139,8 +141,11 @@ class Federation:
             self._record.abandon_round()
             if isinstance(error, PotluckError):
                 self._record.checkpoint(self.rounds, self.server)
+            if isinstance(error, InterruptedRunError):
+                raise InterruptedRunError(f"stopped after round {self.rounds}.") from None
             raise
         finally:
+            self.setting.stop.clear()
             self._record.close()
         self._record.finish(self.summary)
         return self.history
@@ -162,8 +167,8 @@ class Federation:
         return found.problems
 
     def stop(self) -> None:
-        """Ask a running federation to stop at the next client; :meth:`run` then raises :class:`InterruptedRunError`."""
-        self._stop = True
+        """Ask a running federation to stop at the next step; :meth:`run` then raises ``InterruptedRunError``."""
+        self.setting.stop.set()
 
     def _round(self, round: Round, watch: Watch) -> None:
         begin = time.perf_counter()
@@ -176,7 +181,7 @@ class Federation:
                     self._record.states.stage(outcome.client, round.number, outcome.state)
                 # The state is in good hands: what is kept here of it is only what a record needs.
                 outcomes[outcome.client] = replace(outcome, state={})
-                self._check_stop()
+                self.setting.check_stop()
                 watch({"event": "train", "done": len(outcomes), "total": len(jobs)})
         if not outcomes:
             raise TrainingError(f"no client answered in round {round.number}.")
@@ -205,11 +210,6 @@ class Federation:
     def _everyone_due(self, round: Round) -> bool:
         return round.number > 0 and (round.number % self.config.evaluate_every == 0 or round.number == round.total)
 
-    def _check_stop(self) -> None:
-        if self._stop:
-            self._stop = False
-            raise InterruptedRunError(f"stopped after round {self.rounds}.")
-
     # ---- the server -----------------------------------------------------------------------------------------------
 
     def job(self, number: int, round: Round) -> Job:
@@ -235,7 +235,7 @@ class Federation:
         with closing(self.engine.evaluate(jobs)) as evaluated:
             for count, evaluation in enumerate(evaluated, 1):
                 everyone[evaluation.client] = evaluation
-                self._check_stop()
+                self.setting.check_stop()
                 watch({"event": "evaluate", "done": count, "total": len(others)})
         return dict(sorted(everyone.items()))
 
@@ -330,7 +330,12 @@ def _bar(rounds: int, done: int) -> Iterator[Watch]:
         yield lambda _event: None
 
 
-def _algorithm(algorithm: str | Algorithm, settings: dict[str, Any]) -> Algorithm:
+def _algorithm(algorithm: str | Algorithm | type[Algorithm], settings: dict[str, Any]) -> Algorithm:
+    if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
+        try:
+            return algorithm(**settings)
+        except ValidationError as error:
+            raise ConfigError(explain(error, algorithm)) from error
     if isinstance(algorithm, str):
         known = {*FederationConfig.model_fields, *algorithms.find(algorithm).model_fields}
         for name in settings:

@@ -40,7 +40,7 @@ def common_task(clients: Sequence[Client], algorithm: Algorithm) -> Task:
             f"the models have {' and '.join(map(str, sorted(outputs)))} outputs: all clients learn one task."
         )
     (classes,) = outputs
-    _check_labels(clients, classes)
+    _check_samples(clients, classes)
     widths = {width for _, width in sizes.values()}
     _check_needs(algorithm, len(sizes), widths)
     # Where all models are equal, the first client's, with its initial weights, is the common start.
@@ -79,7 +79,7 @@ def _check_needs(algorithm: Algorithm, architectures: int, widths: set[int]) -> 
         )
 
 
-def _check_labels(clients: Sequence[Client], classes: int) -> None:
+def _check_samples(clients: Sequence[Client], classes: int) -> None:
     seen: set[int] = set()
     for number, client in enumerate(clients):
         for examples in (client.train, client.validation, client.test, client.holdout):
@@ -92,6 +92,8 @@ def _check_labels(clients: Sequence[Client], classes: int) -> None:
                     f"client {number} has labels from {int(y.min())} to {int(y.max())}, and the models {classes} "
                     "outputs: labels count from 0."
                 )
+            if examples.x.is_floating_point() and not bool(torch.isfinite(examples.x).all()):
+                raise DataError(f"client {number} has inputs that are not finite numbers: find and mend them first.")
 
 
 def digest(members: Sequence[Client], setting: Setting) -> str:

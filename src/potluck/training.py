@@ -64,16 +64,18 @@ def _factor(schedule: str, round: int, rounds: int) -> float:
             case "cosine", []:
                 return 0.5 * (1 + math.cos(math.pi * done / rounds))
             case "exponential", [factor]:
-                return _decay(factor) ** done
+                return _positive(factor) ** done
             case "step", [every, factor] if int(every) > 0:
-                return _decay(factor) ** (done // int(every))
+                return _positive(factor) ** (done // int(every))
+    except OverflowError:
+        return math.inf  # training will stop with numbers that are not finite, and say so
     except ValueError:
         pass
     raise ValueError(f"{schedule!r} is none of constant, cosine, exponential:0.99, step:100:0.1.")
 
 
-def _decay(text: str) -> float:
+def _positive(text: str) -> float:
     number = float(text)
-    if not 0 < number <= 1:
+    if not (math.isfinite(number) and number > 0):
         raise ValueError(text)
     return number

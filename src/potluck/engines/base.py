@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 from typing import ClassVar
 
 import torch
@@ -15,6 +16,7 @@ from potluck.client import Client
 from potluck.contract import Round, Task
 from potluck.data.examples import Examples
 from potluck.data.transform import Transform
+from potluck.errors import InterruptedRunError
 from potluck.metrics.accuracy import Evaluation
 from potluck.payload import Payload
 from potluck.training import Training
@@ -22,7 +24,7 @@ from potluck.training import Training
 
 @dataclass(frozen=True)
 class Setting:
-    """Everything that clients of one federation have in common."""
+    """Everything that clients of one federation have in common, and the sign to stop for all that work for it."""
 
     algorithm: Algorithm
     task: Task
@@ -32,6 +34,12 @@ class Setting:
     device: torch.device
     dtype: torch.dtype
     public: Examples | None = None
+    stop: Event = field(default_factory=Event)
+
+    def check_stop(self) -> None:
+        """Raise if the run was asked to stop."""
+        if self.stop.is_set():
+            raise InterruptedRunError("stopped.")
 
 
 @dataclass(frozen=True)

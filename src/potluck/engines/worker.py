@@ -105,6 +105,7 @@ class Worker:
         epochs = self.workshop.epochs(phase)
         for epoch in range(epochs):
             for batch in epoch_batches(data, steps, key, epoch, phase, self.workshop.inputs(net)):
+                setting.check_stop()
                 loss = self._loss(phase, client, net, batch, received)
                 optimizer.step(loss)
                 total += loss.detach() * len(batch.y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,12 +11,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from potluck.federation import Watch
-from potluck.report.format import percent
+from potluck.report.format import duration, percent
+
+_EVERY = 15.0
+"""Seconds between two lines where there is no terminal for a bar."""
 
 
 @contextmanager
 def progress(console: Console, rounds: int, done: int) -> Iterator[Watch]:
-    """A live bar over the rounds: round, accuracy, time left."""
+    """How the rounds go: a live bar on a terminal, a line now and then elsewhere."""
+    if not (console.is_terminal or console.is_jupyter):
+        yield _lines(console, rounds)
+        return
     bar = Progress(
         TextColumn("round"),
         MofNCompleteColumn(),
@@ -40,3 +47,19 @@ def progress(console: Console, rounds: int, done: int) -> Iterator[Watch]:
                 bar.update(task, doing=f"{verb} {event['done']}/{event['total']}")
 
         yield watch
+
+
+def _lines(console: Console, rounds: int) -> Watch:
+    begin = last = time.monotonic()
+
+    def watch(event: dict[str, Any]) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if event["event"] == "round" and (now - last > _EVERY or event["round"] == rounds):
+            last = now
+            accuracy = percent((event["all"] or event["participants"])["accuracy"])
+            console.print(
+                f"round {event['round']}/{rounds}, accuracy {accuracy} %, {duration(now - begin)}", soft_wrap=True
+            )
+
+    return watch

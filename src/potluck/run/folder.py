@@ -223,7 +223,8 @@ def _umask() -> int:
 def refuse_existing(path: Path) -> None:
     """Raise if a new run cannot go into ``path``."""
     if os.path.lexists(path):
-        raise RunError(f"{path} exists already. Give another --out, or go on with it: potluck resume {path}")
+        resume = f", or go on with it: potluck resume {path}" if (path / "config.toml").is_file() else "."
+        raise RunError(f"{path} exists already. Give another --out{resume}")
 
 
 def environment() -> dict[str, Any]:

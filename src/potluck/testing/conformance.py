@@ -36,6 +36,7 @@ def check_algorithm(algorithm: Algorithm) -> None:
     >>> from potluck.algorithms import algorithm
     >>> check_algorithm(algorithm("pfedes"))
     """
+    _require(isinstance(algorithm, Algorithm), "give an instance of an algorithm, not its class")
     _settings_are_its_own(algorithm)
     try:
         _check(algorithm)
@@ -224,7 +225,7 @@ def _loss_and_gradients(net: Networks, phase: Phase, batch: Batch, received: Rec
         module.zero_grad()
     with CounterDropout(batch.key):
         loss = phase.loss(net, batch, received)
-    _require(loss.ndim == 0, "a loss is not one scalar")
+    _require(isinstance(loss, Tensor) and loss.ndim == 0, "a loss is not one scalar")
     loss.backward()  # type: ignore[no-untyped-call]
     result = {"loss": loss.detach()}
     for name in phase.learning:
