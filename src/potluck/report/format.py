@@ -45,7 +45,7 @@ def duration(seconds: float) -> str:
     >>> duration(3.2), duration(75), duration(7300)
     ('3.2 s', '1:15', '2:01:40')
     """
-    if seconds < 60:
+    if seconds < 10:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
