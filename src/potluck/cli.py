@@ -59,7 +59,7 @@ def run(
     partition: Annotated[str | None, typer.Option(help=r"pathological:K or iid. \[default: pathological:2]")] = None,
     clients: Annotated[int | None, typer.Option(help=r"Number of clients. \[default: 10]")] = None,
     fraction: Annotated[float | None, typer.Option(help=r"Share of clients per round. \[default: 1.0]")] = None,
-    models: Annotated[str | None, typer.Option(help=r"Networks that clients take by id. \[default: cnn-1..5]")] = None,
+    models: Annotated[str | None, typer.Option(help=r"Networks of the clients. \[default: cnn-1..5]")] = None,
     rounds: Annotated[int | None, typer.Option(help=r"Communication rounds. \[default: 50]")] = None,
     seed: Annotated[int | None, typer.Option(help=r"The one seed of every draw. \[default: 0]")] = None,
     engine: Annotated[str | None, typer.Option(help=r"Where clients execute. \[default: auto]")] = None,
@@ -73,9 +73,9 @@ def run(
 
     Flags win over --set, --set over the file, the file over defaults.
     For --set: epochs, batch_size, learning_rate, optimizer, momentum,
-    weight_decay, clip_norm, schedule, split, augmentation, precision,
-    evaluate_every, checkpoint_every; a method's own settings are under
-    'algorithm.'.
+    weight_decay, clip_norm, schedule, split, augmentation, assignment,
+    initial_weights, precision, evaluate_every, checkpoint_every; a
+    method's own settings are under 'algorithm.'.
 
     Examples:
       potluck run pfedes
