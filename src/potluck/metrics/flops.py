@@ -65,6 +65,22 @@ def collecting_cost(
     return _count(modules, (), collect, 1, received, task, dtype)
 
 
+def predicting_flops(model: nn.Module, shape: tuple[int, ...]) -> int:
+    """Operations of a forward pass of one sample in evaluation.
+
+    The model may be on any device, on ``meta`` too: then nothing is computed.
+
+    >>> predicting_flops(nn.Linear(3, 2), (3,))
+    12
+    """
+    model = copy.deepcopy(model).eval()
+    like = next(model.parameters(), torch.empty(0))
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
+    flops: int = counter.get_total_flops()
+    return flops
+
+
 def _count(
     modules: Mapping[str, nn.Module],
     learning: Sequence[str],
