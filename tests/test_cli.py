@@ -104,6 +104,16 @@ def test_what_is_printed(potluck: tiny.Command, tmp_path: Path) -> None:
     assert not [line for line in ran.out.splitlines() if len(line) > 80 and str(run) not in line]
 
 
+def test_networks_at_random_with_weights_of_their_own(potluck: tiny.Command, tmp_path: Path) -> None:
+    extra = ("--models", "mlp-8,mlp-9", "--set", "assignment=random", "--set", "initial_weights=per-client")
+    ran = potluck("run", "pfedes", *tiny.ARGUMENTS, *extra, "--out", tmp_path / "run")
+    assert ran.code == 0
+    said = " ".join(ran.out.replace("\u2502", "").split())
+    assert "models mlp-8,mlp-9 at random, each with initial weights of its own" in said
+    written = tomllib.loads((tmp_path / "run/config.toml").read_text())
+    assert (written["assignment"], written["initial_weights"]) == ("random", "per-client")
+
+
 def test_table_of_results_fits_on_the_screen() -> None:
     summary = {"algorithm": {"name": "standalone"}, "all_last": 1.0, "all_best_validation": None} | {
         "participants_best": 0.98765, "bytes_up": 1023 << 10, "bytes_down": 1023 << 20, "flops": 987_654 * 10**12,

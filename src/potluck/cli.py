@@ -1,4 +1,4 @@
-"""The command line: ``potluck run``, ``potluck resume``, ``potluck show``."""
+"""The command line: ``potluck run``, ``potluck resume``, ``potluck show``, ``potluck models``."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(
     partition: Annotated[str | None, typer.Option(help=r"pathological:K or iid. \[default: pathological:2]")] = None,
     clients: Annotated[int | None, typer.Option(help=r"Number of clients. \[default: 10]")] = None,
     fraction: Annotated[float | None, typer.Option(help=r"Share of clients per round. \[default: 1.0]")] = None,
-    models: Annotated[str | None, typer.Option(help=r"Networks that clients take by id. \[default: cnn-1..5]")] = None,
+    models: Annotated[str | None, typer.Option(help=r"Networks of the clients. \[default: cnn-1..5]")] = None,
     rounds: Annotated[int | None, typer.Option(help=r"Communication rounds. \[default: 50]")] = None,
     seed: Annotated[int | None, typer.Option(help=r"The one seed of every draw. \[default: 0]")] = None,
     engine: Annotated[str | None, typer.Option(help=r"Where clients execute. \[default: auto]")] = None,
@@ -73,9 +73,9 @@ def run(
 
     Flags win over --set, --set over the file, the file over defaults.
     For --set: epochs, batch_size, learning_rate, optimizer, momentum,
-    weight_decay, clip_norm, schedule, betas, split, augmentation, precision,
-    evaluate_every, checkpoint_every; a method's own settings are under
-    'algorithm.'.
+    weight_decay, clip_norm, schedule, betas, split, augmentation,
+    assignment, initial_weights, precision, evaluate_every,
+    checkpoint_every; a method's own settings are under 'algorithm.'.
 
     Examples:
       potluck run pfedes
@@ -155,6 +155,27 @@ def show(
             _say(console, f"{name} is not finished. Go on with it: potluck resume {name}")
     if len(paths) == 1:
         console.print(client_table(summaries[str(paths[0])]["client_accuracy"]))
+
+
+@app.command()
+def models(
+    spec: Annotated[str | None, typer.Argument(help=r"Networks: cnn-1..5,resnet-18@500. \[default: all]")] = None,
+    shape: Annotated[str | None, typer.Option(help=r"Shape of one input. \[default: 3,32,32]")] = None,
+    classes: Annotated[int | None, typer.Option(min=1, max=1_000_000, help=r"Classes. \[default: 10]")] = None,
+    data: Annotated[str | None, typer.Option(help="Data set that has the shape and classes.")] = None,
+    data_dir: Annotated[
+        str | None, typer.Option(help=r"Folder with data sets. \[default: $POTLUCK_DATA, then the cache]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+) -> None:
+    """List the networks that clients can take: parameters, forward FLOP per sample, size."""
+    from potluck.report.models import model_table, overview
+
+    found = overview(spec, shape, classes, data, data_dir)
+    if as_json:
+        typer.echo(json.dumps(found.plain(), indent=2))
+        return
+    _console(False).print(model_table(found))
 
 
 def _console(quiet: bool) -> Console:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from potluck import algorithms
 from potluck.errors import ConfigError, nearest
+from potluck.models.assign import Assignment
 from potluck.settings import explain, flat
 from potluck.training import Training
 
@@ -41,7 +42,12 @@ class RunConfig(FederationConfig):
     partition: str = Field("pathological:2", description="how clients share the data: pathological:K or iid")
     augmentation: str = Field("release", description="release (flip, erase, crop) or none")
     clients: int = Field(10, ge=1, description="number of clients (N)")
-    models: str = Field("cnn-1..5", description="networks that clients take by id; cnn-1 where all must be equal")
+    models: str = Field("cnn-1..5", description="networks of the clients; cnn-1 where all must be equal")
+    assignment: Assignment = Field("by-id", description="which client takes which network: by-id (in turn) or random")
+    initial_weights: Literal["per-architecture", "per-client"] = Field(
+        "per-architecture",
+        description="clients with the same network start from the same weights, or each from its own",
+    )
     rounds: int = Field(50, ge=1, description="communication rounds (T)")
 
     def method(self) -> algorithms.Algorithm:

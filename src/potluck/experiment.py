@@ -27,21 +27,37 @@ def make_clients(config: RunConfig, source: Source) -> list[Client]:
     rows = pools(source, config.split or source.default_split, key)
     labels = {name: source.y[pool] for name, pool in rows.items()}
     parts = partition(config.partition, labels, source.classes, config.clients, key)
-    architectures = [
-        Architecture(name, _builder(name, source, config.seed)) for name in models.assignment(config.models)
-    ]
     clients = []
-    for number in range(config.clients):
+    for number, architecture in enumerate(architectures(config, source)):
         data = {name: Examples(source.x, source.y, pool[parts[name][number]]) for name, pool in rows.items()}
-        clients.append(Client(architectures[number % len(architectures)], **data))
+        clients.append(Client(architecture, **data))
     return clients
 
 
-def _builder(name: str, source: Source, seed: int) -> Callable[[], nn.Module]:
+def architectures(config: RunConfig, source: Source) -> list[Architecture]:
+    """How to make the network of each client; nothing is made yet.
+
+    Clients with the same network start from the same weights, as in the papers' released code; with
+    ``initial_weights = "per-client"`` each starts from its own.
+    """
+    names = models.assignment(config.models)
+    taken = models.assign(names, config.clients, config.assignment, draws.fold(config.seed, "models"))
+    if config.initial_weights == "per-client":
+        keys = [draws.fold(config.seed, "weights", name, client) for client, name in enumerate(taken)]
+        # The same name: an engine trains all of them in one module, and makes weights when a client first needs them.
+        return [Architecture(name, _builder(name, source, key)) for name, key in zip(taken, keys, strict=True)]
+    each = {
+        name: Architecture(name, _builder(name, source, draws.fold(config.seed, "weights", name))) for name in names
+    }
+    return [each[name] for name in taken]
+
+
+def _builder(name: str, source: Source, key: int) -> Callable[[], nn.Module]:
+    shape, classes = source.shape, source.classes
+
     def build() -> nn.Module:
-        # Clients of one architecture start from the same weights, as in the papers' released code.
-        with draws.initial_weights(draws.fold(seed, "weights", name)):
-            return models.build(name, source.shape, source.classes)
+        with draws.initial_weights(key):
+            return models.build(name, shape, classes)
 
     return build
 

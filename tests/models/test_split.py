@@ -44,6 +44,14 @@ Make = Callable[[], nn.Module]
 
 ROW, IMAGE = (8,), (1, 8, 8)
 
+
+def papers_width(name: str) -> int:
+    """How wide the representation of a paper's network is."""
+    if name.startswith("fedproto-cnn"):
+        return 50
+    return 500 if name.startswith("cnn") else 512
+
+
 MODELS: dict[str, tuple[Make, tuple[int, ...], int]] = {  # how to make it, its input, the width of its representation
     "out of order": (OutOfOrder, ROW, 6),
     "functional": (Functional, IMAGE, 72),
@@ -60,7 +68,8 @@ MODELS: dict[str, tuple[Make, tuple[int, ...], int]] = {  # how to make it, its 
     "weight norm": (lambda: nn.Sequential(nn.Linear(8, 6), weight_norm(nn.Linear(6, 3))), ROW, 6),
     "spectral norm": (lambda: nn.Sequential(spectral_norm(nn.Linear(8, 6)), spectral_norm(nn.Linear(6, 3))), ROW, 6),
     "float64": (lambda: OutOfOrder().double(), ROW, 6),
-    **{name: (partial(build, name, (1, 16, 16), 3), (1, 16, 16), 500) for name in names()},
+    **{name: (partial(build, name, (1, 16, 16), 3), (1, 16, 16), papers_width(name)) for name in names()},
+    "mlp-7-6": (partial(build, "mlp-7-6", ROW, 3), ROW, 6),
 }
 
 
@@ -273,7 +282,7 @@ def test_representation_width() -> None:
 
 
 def test_heads_of_the_papers_networks_are_interchangeable() -> None:
-    heads = [split(build(name, (1, 16, 16), 10), (1, 16, 16))["head"] for name in names()]
+    heads = [split(build(f"cnn-{number}", (1, 16, 16), 10), (1, 16, 16))["head"] for number in range(1, 6)]
     assert {tuple((key, tensor.shape) for key, tensor in head.state_dict().items()) for head in heads} == {
         (("weight", (10, 500)), ("bias", (10,)))
     }

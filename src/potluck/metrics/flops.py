@@ -72,7 +72,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
-        self.total = 0
+        self.total: int = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -81,6 +81,22 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
         if formula is not None:
             self.total += formula(*args, **kwargs, out_val=result)
         return result
+
+
+def predicting_flops(model: nn.Module, shape: tuple[int, ...]) -> int:
+    """Operations of a forward pass of one sample in evaluation.
+
+    The model may be on any device, on ``meta`` too: then nothing is computed.
+
+    >>> predicting_flops(nn.Linear(3, 2), (3,))
+    12
+    """
+    model = copy.deepcopy(model).eval()
+    like = next(model.parameters(), torch.empty(0))
+    with torch.no_grad(), _Counter() as counter:
+        model(torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
+    total: int = counter.total
+    return total
 
 
 def _count(

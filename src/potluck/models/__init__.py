@@ -7,12 +7,16 @@
 
 from __future__ import annotations
 
+from potluck.models.assign import Assignment, assign, assignment
 from potluck.models.extractor import same_size_extractor
 from potluck.models.fingerprint import fingerprint
-from potluck.models.registry import assignment, build, names
+from potluck.models.registry import MLP_EXAMPLES, build, names
 from potluck.models.split import check_outputs, output_width, representation_width, split
 
 __all__ = [
+    "MLP_EXAMPLES",
+    "Assignment",
+    "assign",
     "assignment",
     "build",
     "check_outputs",

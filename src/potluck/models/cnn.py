@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck.errors import ModelError
+from potluck.models._inputs import image_shape
 
 REPRESENTATION = 500
 """Width of the representation, the same in all five networks: a header of one fits every other."""
@@ -40,16 +41,7 @@ class CNN(nn.Module):
         super().__init__()
         if number not in _WIDTHS:
             raise ModelError(f"there is no CNN-{number}: the papers have CNN-1 to CNN-5.")
-        if len(shape) != 3:
-            raise ModelError(f"CNN-{number} takes images [channels, height, width], not inputs of shape {list(shape)}.")
-        channels, height, width = shape
-        if min(height, width) < _SMALLEST or channels < 1:
-            raise ModelError(
-                f"CNN-{number} cannot take images of shape {list(shape)}: it needs at least one channel and "
-                f"{_SMALLEST}x{_SMALLEST} pixels. Enlarge the images, or choose another model."
-            )
-        if classes < 1:
-            raise ModelError(f"CNN-{number} needs at least one class, not {classes}.")
+        channels, height, width = image_shape(f"CNN-{number}", shape, classes, _SMALLEST)
         filters, hidden = _WIDTHS[number]
         self.conv1 = nn.Conv2d(channels, 16, 5)
         self.conv2 = nn.Conv2d(16, filters, 5)

@@ -1,1 +1,1 @@
-"""What a person gets to see: progress, tables."""
+"""What a person gets to see: progress, tables of runs and of networks."""

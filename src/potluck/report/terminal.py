@@ -29,7 +29,7 @@ def announce(console: Console, config: RunConfig, federation: Federation) -> Non
     lines = {
         "settings": settings,
         "data": f"{config.data}, {config.partition}, augmentation {config.augmentation}",
-        "clients": f"{config.clients}, {federation.cohort_size} per round, models {config.models}",
+        "clients": f"{config.clients}, {federation.cohort_size} per round, {_networks(config)}",
         "samples": f"{_span(samples)} to train on, {_span(tests)} to test on, per client",
         "training": f"{_count(config.rounds, 'round')} of {_count(config.epochs, 'epoch')}, "
         f"batches of {config.batch_size}, {config.optimizer} at {config.learning_rate}",
@@ -43,6 +43,12 @@ def announce(console: Console, config: RunConfig, federation: Federation) -> Non
             line.add_row(name, escape(text))
             tree.add(line)
     console.print(tree)
+
+
+def _networks(config: RunConfig) -> str:
+    by_chance = " at random" if config.assignment == "random" else ""
+    own = ", each with initial weights of its own" if config.initial_weights == "per-client" else ""
+    return f"models {config.models}{by_chance}{own}"
 
 
 def _count(number: int, what: str) -> str:
