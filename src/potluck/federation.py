@@ -294,7 +294,8 @@ def cohort_size(clients: int, fraction: float) -> int:
 
 def _enough(clients: int) -> float:
     """A short number that selects one client."""
-    return math.ceil(1000 * 10 ** len(str(clients)) / clients) / (1000 * 10 ** len(str(clients)))
+    steps = 1000 * int("1" + "0" * len(str(clients)))
+    return math.ceil(steps / clients) / steps
 
 
 def _algorithm(algorithm: str | Algorithm, settings: dict[str, Any]) -> Algorithm:
