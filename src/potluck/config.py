@@ -33,10 +33,13 @@ class RunConfig(FederationConfig):
 
     version: Literal[1] = Field(1, description="version of this format")
     algorithm: dict[str, Any] = Field(description="name of the algorithm and its own settings")
-    data: str = Field("fashion-mnist-10k", description="data set")
+    data: str = Field("fashion-mnist-10k", description="data set: a name, a folder of images, or an .npz file")
     data_dir: str | None = Field(None, description="folder in which data sets lie")
     split: str | None = Field(
-        None, description="train, validation and test: release, 8:1:1, 8:2; the data set's own if unset"
+        None, description="train, validation and test: release, official, 8:1:1, 8:2; the data set's own if unset"
+    )
+    public: int = Field(
+        1000, ge=1, description="training samples set aside for all to see, where the method needs them"
     )
     partition: str = Field("pathological:2", description="how clients share the data: pathological:K or iid")
     augmentation: str = Field("release", description="release (flip, erase, crop) or none")

@@ -32,14 +32,19 @@ def deal(labels: Tensor, weights: Tensor, key: int) -> Tensor:
     Returns:
         The owner of each sample, -1 where no owner has a weight for its class.
     """
-    shuffled = permutation(key, len(labels))
-    grouped = shuffled[torch.argsort(labels[shuffled], stable=True)]
+    grouped = shuffle_by_class(labels, key)
     counts = torch.bincount(labels, minlength=weights.shape[1]).tolist()
     owner = torch.full_like(labels, -1)
     for members, weight in zip(torch.split(grouped, counts), weights.T, strict=True):
         if weight.any():
             owner[members] = torch.searchsorted(ends(len(members), weight), torch.arange(len(members)), right=True)
     return owner
+
+
+def shuffle_by_class(labels: Tensor, key: int) -> Tensor:
+    """A random order of the samples in which the classes come one after another."""
+    shuffled = permutation(key, len(labels))
+    return shuffled[torch.argsort(labels[shuffled], stable=True)]
 
 
 def gather(owner: Tensor, owners: int) -> list[Tensor]:
