@@ -58,7 +58,9 @@ def run(
     data_dir: Annotated[
         str | None, typer.Option(help=r"Folder with data sets. \[default: $POTLUCK_DATA, then the cache]")
     ] = None,
-    partition: Annotated[str | None, typer.Option(help=r"pathological:K or iid. \[default: pathological:2]")] = None,
+    partition: Annotated[
+        str | None, typer.Option(help=r"How clients share the data. \[default: pathological:2]")
+    ] = None,
     clients: Annotated[int | None, typer.Option(help=r"Number of clients. \[default: 10]")] = None,
     fraction: Annotated[float | None, typer.Option(help=r"Share of clients per round. \[default: 1.0]")] = None,
     models: Annotated[str | None, typer.Option(help=r"Networks that clients take by id. \[default: cnn-1..5]")] = None,

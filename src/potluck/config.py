@@ -41,7 +41,11 @@ class RunConfig(FederationConfig):
     public: int = Field(
         1000, ge=1, description="training samples set aside for all to see, where the method needs them"
     )
-    partition: str = Field("pathological:2", description="how clients share the data: pathological:K or iid")
+    partition: str = Field(
+        "pathological:2",
+        description="how clients share the data: pathological:K, dirichlet:GAMMA, balanced-dirichlet:ALPHA, "
+        "two-classes or iid",
+    )
     augmentation: str = Field("release", description="release (flip, erase, crop) or none")
     clients: int = Field(10, ge=1, description="number of clients (N)")
     models: str | None = Field(
