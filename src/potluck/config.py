@@ -46,7 +46,9 @@ class RunConfig(FederationConfig):
         description="how clients share the data: pathological:K, dirichlet:GAMMA, balanced-dirichlet:ALPHA, "
         "two-classes or iid",
     )
-    augmentation: str = Field("release", description="release (flip, erase, crop) or none")
+    augmentation: str = Field(
+        "release", description="release (flip, erase, crop), two-views (crop, flip, colours) or none"
+    )
     clients: int = Field(10, ge=1, description="number of clients (N)")
     models: str | None = Field(
         None, description="networks that clients take by id: cnn-1..5, or cnn-1 where all must be equal, if unset"
