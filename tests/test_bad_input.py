@@ -6,11 +6,13 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from potluck.data.sources import cifar10
+from potluck.data.sources.published import File
 from run import tiny
 
 NEAREST = "unknown {} '{}': did you mean '{}'? Known: "
@@ -58,7 +60,7 @@ BAD_SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "augmentation": (("pfedes", "--set", "augmentation=relase"), NEAREST.format("augmentation", "relase", "release")),
     "device": (("pfedes", "--device", "gpu"), "unknown device 'gpu': give cpu, cuda, cuda:1 or auto."),
     "device that is not there": (("pfedes", "--device", "cuda:99"), "device 'cuda:99' is not there"),
-    "split": (("pfedes", "--set", "split=8:1:x"), "split '8:1:x' is neither 'release' nor a ratio"),
+    "split": (("pfedes", "--set", "split=8:1:x"), "split '8:1:x' is neither 'release' nor 'official' nor a"),
     "optimizer": (("pfedes", "--set", "optimizer=sdg"), "optimizer: 'sdg' is not 'sgd' or 'adam'"),
     "schedule": (("pfedes", "--set", "schedule=cosin"), "schedule: 'cosin' is none of constant, cosine, "),
     "key": (("pfedes", "--set", "epoch=3"), NEAREST.format("setting", "epoch", "epochs")),
@@ -137,11 +139,11 @@ def fake_cifar(data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of empty images, which the reader is told to be the published ones."""
     folder = data / "cifar-10-batches-bin"
     folder.mkdir(parents=True)
-    monkeypatch.setattr(cifar10, "_PER_FILE", 2)
-    content = bytes(2 * 3073)
-    monkeypatch.setattr(cifar10, "_MD5", dict.fromkeys(cifar10._MD5, "c6f7b1a3da1b6d0f1d7d6a6d7d5a0f5c"))
-    for name in cifar10._MD5:
-        (folder / name).write_bytes(content)
+    published = File(2 * 3073, "c6f7b1a3da1b6d0f1d7d6a6d7d5a0f5c")
+    form = replace(cifar10.BINARY, files=dict.fromkeys(cifar10.BINARY.files, published))
+    monkeypatch.setattr(cifar10, "BINARY", form)
+    for name in form.files:
+        (folder / name).write_bytes(bytes(2 * 3073))
     return folder
 
 

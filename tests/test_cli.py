@@ -10,7 +10,9 @@ import tomllib
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from rich.console import Console
 
 import potluck as package
@@ -140,6 +142,22 @@ def test_run_goes_into_runs_by_default(potluck: tiny.Command, tmp_path: Path, mo
     assert re.fullmatch(r"standalone-\d{8}-\d{6}", run.name)
     # A resume, or the same run again, may be asked for from another folder.
     assert tomllib.loads((run / "config.toml").read_text())["data_dir"] == str(tmp_path / "data")
+
+
+def test_data_of_ones_own(potluck: tiny.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (60, 28, 28), dtype=np.uint8)
+    np.savez(tmp_path / "mine.npz", x=x, y=np.arange(60) % 3)
+    monkeypatch.chdir(tmp_path)
+    assert potluck("run", "standalone", *tiny.ARGUMENTS, "--data", "mine.npz", "--out", "one").code == 0
+    assert tomllib.loads(Path("one/config.toml").read_text())["data"] == str(tmp_path / "mine.npz")
+    for row, image in enumerate(x):
+        (tmp_path / "mine" / str(row % 3)).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(tmp_path / "mine" / str(row % 3) / f"{row:02d}.png")
+    assert potluck("run", "standalone", *tiny.ARGUMENTS, "--data", "mine/", "--out", "two").code == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert potluck("run", "--config", "../two/config.toml", "--out", "three").code == 0
+    assert tiny.rounds(tmp_path / "two") == tiny.rounds(Path("three"))
 
 
 def test_an_algorithm_may_be_given_by_its_name_alone(potluck: tiny.Command, tmp_path: Path) -> None:

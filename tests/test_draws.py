@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from potluck.draws import fold, initial_weights, permutation, spread, uniform
+from potluck.draws import fold, initial_weights, permutation, shares, spread, uniform
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 WORD = st.one_of(INT64, st.text(max_size=8))
@@ -252,3 +252,40 @@ def test_only_one_thread_at_a_time_makes_initial_weights() -> None:
     for key, values in ((1, mine), (2, drawn[0])):
         with initial_weights(key):
             assert torch.equal(torch.rand(3), values)
+
+
+# ---- shares -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("concentration", [1e-3, 0.1, 0.5, 1.0, 7.5, 1e6])
+def test_shares_are_of_a_dirichlet_distribution(concentration: float) -> None:
+    columns = 4
+    drawn = shares(11, concentration, 4000, columns)
+    assert drawn.dtype == torch.float64
+    assert torch.allclose(drawn.sum(1), torch.ones(4000, dtype=torch.float64))
+    assert (drawn >= 0).all()
+    variance = 0.25 * 0.75 / (columns * concentration + 1)
+    assert (drawn.mean(0) - 0.25).abs().max() < 4 * (variance / 4000) ** 0.5
+    assert abs(drawn.var() - variance) < 0.1 * variance
+    # Any two of them lack what the other has: their correlation is -1 / (n - 1).
+    assert abs(torch.corrcoef(drawn.T)[0, 1] + 1 / 3) < 0.06
+
+
+def test_one_share_of_two_has_a_beta_distribution() -> None:
+    # Beta(1/2, 1/2) is the law of the arcsine: P(share < s) = 2/pi asin(sqrt(s)).
+    drawn = shares(3, 0.5, 20_000, 2)[:, 0]
+    for level in (0.01, 0.1, 0.5, 0.9, 0.99):
+        assert abs((drawn < level).double().mean() - 2 / math.pi * math.asin(math.sqrt(level))) < 0.015
+
+
+def test_shares_stay_what_they_are() -> None:
+    # From here to the end of time, or no partition could be repeated.
+    drawn = shares(42, 0.3, 2, 3)
+    assert torch.equal(drawn, shares(42, 0.3, 2, 3))
+    assert not torch.equal(drawn, shares(43, 0.3, 2, 3))
+    assert not torch.equal(drawn, shares(-42, 0.3, 2, 3))
+    expected = [
+        [0.8148660430186473, 0.17853332331326283, 0.006600633668089918],
+        [0.6719784460046172, 8.08095700645886e-05, 0.3279407444253181],
+    ]
+    assert torch.allclose(drawn, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=0)

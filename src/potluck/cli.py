@@ -52,11 +52,15 @@ def _options(
 @app.command()
 def run(
     algorithm: Annotated[str | None, typer.Argument(help="The method: standalone, fedavg, pfedes.")] = None,
-    data: Annotated[str | None, typer.Option(help=r"Data set. \[default: fashion-mnist-10k]")] = None,
+    data: Annotated[
+        str | None, typer.Option(help=r"Data set, folder of images or .npz file. \[default: fashion-mnist-10k]")
+    ] = None,
     data_dir: Annotated[
         str | None, typer.Option(help=r"Folder with data sets. \[default: $POTLUCK_DATA, then the cache]")
     ] = None,
-    partition: Annotated[str | None, typer.Option(help=r"pathological:K or iid. \[default: pathological:2]")] = None,
+    partition: Annotated[
+        str | None, typer.Option(help=r"How clients share the data. \[default: pathological:2]")
+    ] = None,
     clients: Annotated[int | None, typer.Option(help=r"Number of clients. \[default: 10]")] = None,
     fraction: Annotated[float | None, typer.Option(help=r"Share of clients per round. \[default: 1.0]")] = None,
     models: Annotated[str | None, typer.Option(help=r"Networks of the clients. \[default: cnn-1..5]")] = None,
@@ -85,6 +89,7 @@ def run(
       potluck run pfedes --set algorithm.mu=0.3 --set schedule=cosine
     """
     from potluck.config import make_config, merge, parse_assignment, read_file
+    from potluck.data.sources import absolute
     from potluck.experiment import make_federation
     from potluck.run.folder import refuse_existing
 
@@ -99,9 +104,11 @@ def run(
         settings = merge(settings, {"algorithm.name": algorithm})
     settings = merge(settings, dict(parse_assignment(text) for text in sets or []))
     settings = merge(settings, {key: value for key, value in flags.items() if value is not None})
+    # A resume may be asked for from another folder.
     if (folder := settings.get("data_dir")) and isinstance(folder, str):
-        # A resume may be asked for from another folder.
         settings["data_dir"] = os.path.abspath(os.path.expanduser(folder))  # noqa: PTH100, PTH111
+    if isinstance(name := settings.get("data"), str):
+        settings["data"] = absolute(name)
     made = make_config(settings)
     path = out or Path("runs") / f"{made.algorithm['name']}-{datetime.now():%Y%m%d-%H%M%S}"
     # Said before anything is loaded; making the folder checks again.

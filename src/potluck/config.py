@@ -34,13 +34,22 @@ class RunConfig(FederationConfig):
 
     version: Literal[1] = Field(1, description="version of this format")
     algorithm: dict[str, Any] = Field(description="name of the algorithm and its own settings")
-    data: str = Field("fashion-mnist-10k", description="data set")
+    data: str = Field("fashion-mnist-10k", description="data set: a name, a folder of images, or an .npz file")
     data_dir: str | None = Field(None, description="folder in which data sets lie")
     split: str | None = Field(
-        None, description="train, validation and test: release, 8:1:1, 8:2; the data set's own if unset"
+        None, description="train, validation and test: release, official, 8:1:1, 8:2; the data set's own if unset"
     )
-    partition: str = Field("pathological:2", description="how clients share the data: pathological:K or iid")
-    augmentation: str = Field("release", description="release (flip, erase, crop) or none")
+    public: int = Field(
+        1000, ge=1, description="training samples set aside for all to see, where the method needs them"
+    )
+    partition: str = Field(
+        "pathological:2",
+        description="how clients share the data: pathological:K, dirichlet:GAMMA, balanced-dirichlet:ALPHA, "
+        "two-classes or iid",
+    )
+    augmentation: str = Field(
+        "release", description="release (flip, erase, crop), two-views (crop, flip, colours) or none"
+    )
     clients: int = Field(10, ge=1, description="number of clients (N)")
     models: str = Field("cnn-1..5", description="networks of the clients; cnn-1 where all must be equal")
     assignment: Assignment = Field("by-id", description="which client takes which network: by-id (in turn) or random")

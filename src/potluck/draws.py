@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -84,6 +85,23 @@ def uniform(keys: Tensor, stream: int | Tensor = 0) -> Tensor:
 def permutation(key: int, size: int, device: torch.device | None = None) -> Tensor:
     """A random order of ``range(size)``."""
     return torch.argsort(spread(key, torch.arange(size, device=device)), stable=True)
+
+
+def shares(key: int, concentration: float, rows: int, columns: int) -> Tensor:
+    """Draws from a symmetric Dirichlet distribution: each row of the result sums to 1, in float64.
+
+    >>> [round(total, 9) for total in shares(0, 0.5, rows=2, columns=3).sum(1).tolist()]
+    [1.0, 1.0]
+    """
+    # NumPy promises that RandomState, unlike its newer generators, never changes what it draws.
+    source = np.random.RandomState(np.random.Philox(key=key & _MASK))
+    # Gamma(a) is Gamma(a + 1) times a uniform number to the power of 1 / a, which may be too small for a float.
+    size = rows, columns
+    logs = (
+        np.log(source.standard_gamma(concentration + 1, size)) + np.log1p(-source.random_sample(size)) / concentration
+    )
+    parts = np.exp(logs - logs.max(1, keepdims=True))
+    return torch.from_numpy(parts / parts.sum(1, keepdims=True))
 
 
 @contextmanager

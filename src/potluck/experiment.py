@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from torch import nn
+from torch import Tensor, nn
 
 from potluck import draws, models
 from potluck.client import Architecture, Client
@@ -14,22 +15,45 @@ from potluck.data import sources
 from potluck.data.examples import Examples
 from potluck.data.partitions import partition
 from potluck.data.sources import Source
-from potluck.data.splits import pools
+from potluck.data.splits import pools, set_aside
 from potluck.data.transform import Transform
 from potluck.errors import ConfigError
 from potluck.federation import GIVEN, Federation
 from potluck.run.folder import RunFolder
 
 
-def make_clients(config: RunConfig, source: Source) -> list[Client]:
-    """The clients of a run; their networks are made when they are first needed."""
+@dataclass(frozen=True)
+class Shares:
+    """Who has which samples of a data set.
+
+    Attributes:
+        clients: For each of the pools "train", "validation" and "test" the rows of every client.
+        public: The rows that everybody may see; None where the algorithm needs none.
+    """
+
+    clients: dict[str, list[Tensor]]
+    public: Tensor | None
+
+
+def share_out(config: RunConfig, source: Source) -> Shares:
+    """Split a data set into pools, set public samples aside where they are needed, and deal the rest to the clients."""
     key = draws.fold(config.seed, "data")
     rows = pools(source, config.split or source.default_split, key)
+    public = None
+    if "public data" in config.method().needs:
+        stay, aside = set_aside(source.y[rows["train"]], config.public, draws.fold(key, "public"))
+        rows["train"], public = rows["train"][stay], rows["train"][aside]
     labels = {name: source.y[pool] for name, pool in rows.items()}
     parts = partition(config.partition, labels, source.classes, config.clients, key)
+    return Shares({name: [pool[part] for part in parts[name]] for name, pool in rows.items()}, public)
+
+
+def make_clients(config: RunConfig, source: Source, shares: Shares | None = None) -> list[Client]:
+    """The clients of a run; their networks are made when they are first needed."""
+    rows = (shares or share_out(config, source)).clients
     clients = []
     for number, architecture in enumerate(architectures(config, source)):
-        data = {name: Examples(source.x, source.y, pool[parts[name][number]]) for name, pool in rows.items()}
+        data = {name: Examples(source.x, source.y, pool[number]) for name, pool in rows.items()}
         clients.append(Client(architecture, **data))
     return clients
 
@@ -67,10 +91,12 @@ def make_federation(config: RunConfig, out: Path | None) -> Federation:
     source = sources.load(config.data, config.data_dir)
     transform = Transform(source.mean, source.std, config.augmentation)
     settings = config.model_dump(include=set(FederationConfig.model_fields))
+    shares = share_out(config, source)
     return Federation(
         config.method(),
-        make_clients(config, source),
+        make_clients(config, source, shares),
         out=out,
+        public=None if shares.public is None else Examples(source.x, source.y, shares.public),
         transform=transform,
         config=config.complete(),
         **settings,

@@ -13,6 +13,7 @@ from potluck.algorithms import Algorithm, find, names
 from potluck.client import Client, Samples, as_examples
 from potluck.contract import Task
 from potluck.data.examples import Examples
+from potluck.data.splits import hold_out
 from potluck.engines import Setting
 from potluck.errors import ConfigError, DataError, ModelError
 from potluck.models import output_width, split
@@ -140,6 +141,4 @@ def admit(clients: Sequence[Client], algorithm: Algorithm, seed: int, device: to
 def _set_aside(train: Examples, share: float, seed: int, client: int) -> tuple[Examples, Examples]:
     if len(train) < 2:
         raise DataError(f"client {client} has {len(train)} training sample, too few to set a holdout share aside.")
-    order = draws.permutation(draws.fold(seed, "holdout", client), len(train), train.y.device)
-    count = min(max(round(share * len(train)), 1), len(train) - 1)
-    return train.only(order[count:].sort().values), train.only(order[:count].sort().values)
+    return hold_out(train, share, draws.fold(seed, "holdout", client))

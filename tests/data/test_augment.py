@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from potluck.data import augment
+from potluck.data.augment import geometry, released
 from potluck.draws import spread, uniform
 from potluck.errors import ConfigError
 
@@ -57,7 +58,7 @@ def test_equals_the_literal_version(shape: tuple[int, int, int]) -> None:
 def test_elongated_images_are_drawn_again() -> None:
     # 7 x 40: a first rectangle is often as high as the image; were it not drawn again, many would not be erased.
     x = torch.ones(2000, 1, 7, 40)
-    top, left, bottom, right = augment._rectangle(spread(1, torch.arange(2000)), 7, 40)
+    top, left, bottom, right = released._rectangle(spread(1, torch.arange(2000)), 7, 40)
     assert (bottom > top).float().mean() > 0.99
     assert ((bottom - top) * (right - left) < 0.25 * x[0].numel()).all()
 
@@ -124,7 +125,7 @@ def test_flips_and_shifts_in_distribution() -> None:
 def test_erasing_in_distribution() -> None:
     count, side = 20_000, 64
     keys = spread(6, torch.arange(count))
-    top, left, bottom, right = augment._rectangle(keys, side, side)
+    top, left, bottom, right = released._rectangle(keys, side, side)
     area = (bottom - top) * (right - left) / side**2
     assert abs(area.mean() - 0.12) < 0.002  # uniform between 0.04 and 0.2
     assert abs(area.std() - 0.16 / 12**0.5) < 0.002
@@ -148,13 +149,13 @@ def test_erasing_in_distribution() -> None:
 def test_whole_numbers_are_equally_likely_up_to_their_limit() -> None:
     bits = torch.arange(1 << 24)[::997]
     for limit in (1, 2, 9, 33, 4096):
-        counts = torch.bincount(augment._below(bits, limit), minlength=limit)
+        counts = torch.bincount(geometry.below(bits, limit), minlength=limit)
         assert len(counts) == limit
         assert counts.max() - counts.min() <= 1
 
 
 def test_presets() -> None:
-    assert augment.names() == ["none", "release"]
+    assert augment.names() == ["none", "release", "two-views"]
     assert augment.preset("release") is augment.release
     table = torch.rand(5, 7)
     assert augment.preset("none")(table, torch.arange(5)) is table

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from potluck.data.examples import Examples
 from potluck.data.sources import Source
-from potluck.data.splits import POOLS, pools
+from potluck.data.splits import POOLS, hold_out, pools, set_aside
 from potluck.errors import ConfigError, DataError
 
 
@@ -34,6 +37,17 @@ def test_release_keeps_the_official_test_set() -> None:
     assert joined(parts) == list(range(13_000))
     # At random: about a sixth of any stretch is left for training.
     assert 250 < (parts["train"] < 2000).sum() < 420
+
+
+def test_official_keeps_both_official_sets() -> None:
+    parts = pools(made(torch.arange(30) % 10, test_from=20), "official", key=3)
+    assert {pool: rows.tolist() for pool, rows in parts.items()} == {
+        "train": list(range(20)),
+        "validation": [],
+        "test": list(range(20, 30)),
+    }
+    with pytest.raises(DataError, match=r"made has no official test set for split 'official': use a ratio"):
+        pools(made(torch.arange(100) % 10), "official", key=0)
 
 
 def test_release_needs_an_official_split_large_enough() -> None:
@@ -82,10 +96,53 @@ def test_drawn_from_the_key_alone(split: str) -> None:
     "split", ["", "8", "8:", ":2", "8:1:1:1", "8:-1:3", "8.5:1.5", "a:b", "0:1:1", "8:0", "Release", "8/2"]
 )
 def test_bad_specifications_get_examples(split: str) -> None:
-    with pytest.raises(ConfigError, match=r"neither 'release' nor .*'8:1:1'.*'8:2'"):
+    with pytest.raises(ConfigError, match=r"neither 'release' nor 'official' nor .*'8:1:1'.*'8:2'"):
         pools(made(torch.arange(100) % 10), split, key=0)
 
 
 def test_a_ratio_that_leaves_a_pool_empty() -> None:
     with pytest.raises(DataError, match="without a test sample"):
         pools(made(torch.arange(20) % 10), "8:1:1", key=0)
+
+
+# ---- samples set aside --------------------------------------------------------------------------------------------
+
+
+@given(counts=st.lists(st.integers(0, 50), min_size=1, max_size=8), share=st.floats(0, 1), key=st.integers(0, 1 << 62))
+def test_what_is_set_aside_is_exact_and_has_the_classes_shares(counts: list[int], share: float, key: int) -> None:
+    labels = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    labels = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(key % 1000))]
+    wanted = int(share * len(labels))
+    if not wanted < len(labels):
+        with pytest.raises(DataError, match="set 'public' lower"):
+            set_aside(labels, wanted, key)
+        return
+    stay, aside = set_aside(labels, wanted, key)
+    assert len(aside) == wanted
+    assert sorted(stay.tolist() + aside.tolist()) == list(range(len(labels)))
+    assert stay.tolist() == sorted(stay.tolist())
+    for label, count in enumerate(counts):
+        assert abs(int((labels[aside] == label).sum()) - wanted * count / len(labels)) <= 1
+    again = set_aside(labels, wanted, key)
+    assert torch.equal(again[0], stay)
+    assert torch.equal(again[1], aside)
+
+
+def test_samples_are_set_aside_at_random() -> None:
+    labels = torch.zeros(1000, dtype=torch.int64)
+    first, second = (set_aside(labels, 300, key)[1] for key in (1, 2))
+    assert 60 < len(set(first.tolist()) & set(second.tolist())) < 120
+    assert 120 < (first < 500).sum() < 180
+
+
+def test_held_out_samples() -> None:
+    whole = Examples(torch.arange(40.0), torch.arange(40) % 2, rows=torch.arange(39, -1, -2))
+    for share, count in ((0.05, 1), (0.5, 10), (0.001, 1), (0.999, 19)):
+        kept, held = hold_out(whole, share, key=4)
+        assert (len(kept), len(held)) == (20 - count, count)
+        rows = torch.cat([kept.rows, held.rows])  # type: ignore[list-item]
+        assert sorted(rows.tolist()) == sorted(whole.rows.tolist())  # type: ignore[union-attr]
+    one, two = (hold_out(whole, 0.5, key)[1].rows for key in (4, 5))
+    assert one is not None
+    assert two is not None
+    assert not torch.equal(one, two)

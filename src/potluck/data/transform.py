@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from potluck.data.augment import preset
+from potluck.data.augment import of_colours, preset
 from potluck.errors import ConfigError, DataError
 
 
@@ -47,21 +47,7 @@ class Transform:
 
         Inputs that are no bytes are not divided.
         """
-        # Half precision would lose digits on the way; whatever the target, compute at least in float32.
-        work = torch.promote_types(dtype, torch.float32)
-        result = x.to(work)
-        if x.dtype == torch.uint8:
-            result = result / _constant((255.0,), (1,) * x.ndim, work, x.device)
-        if self.mean is not None and self.std is not None:
-            channels = len(self.mean)
-            if x.ndim != 4 or x.shape[1] != channels:
-                raise DataError(
-                    f"inputs of shape {tuple(x.shape)} cannot be normalised with {channels} channel means: "
-                    f"they should be [n, {channels}, height, width]."
-                )
-            shape = (1, channels, 1, 1)
-            result = (result - _constant(self.mean, shape, work, x.device)) / _constant(self.std, shape, work, x.device)
-        return result.to(dtype)
+        return self._normalised(_unit(x, dtype), fresh=x.dtype == torch.uint8).to(dtype)
 
     def augmented(self, x: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
         """``x`` as the network sees it in training: also augmented, each sample by its own one of ``keys``."""
@@ -70,7 +56,32 @@ class Transform:
                 f"augmentation {self.augmentation!r} is for images [n, channels, height, width], and inputs have the "
                 f"shape {tuple(x.shape)}: use 'none'."
             )
+        if of_colours(self.augmentation):
+            return self._normalised(preset(self.augmentation)(_unit(x, dtype), keys), fresh=True).to(dtype)
         return preset(self.augmentation)(self.plain(x, dtype), keys)
+
+    def _normalised(self, x: Tensor, fresh: bool) -> Tensor:
+        """``x`` normalised, in its own memory where it is ``fresh``: where nobody else holds it."""
+        if self.mean is None or self.std is None:
+            return x
+        channels = len(self.mean)
+        if x.ndim != 4 or x.shape[1] != channels:
+            raise DataError(
+                f"inputs of shape {tuple(x.shape)} cannot be normalised with {channels} channel means: "
+                f"they should be [n, {channels}, height, width]."
+            )
+        shape = (1, channels, 1, 1)
+        mean, std = (_constant(values, shape, x.dtype, x.device) for values in (self.mean, self.std))
+        return (x.sub_(mean) if fresh else x - mean).div_(std)
+
+
+def _unit(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Bytes divided by 255, in the type that is computed in; inputs that are no bytes are not divided."""
+    # Half precision would lose digits on the way; whatever the target, compute at least in float32.
+    result = x.to(torch.promote_types(dtype, torch.float32))
+    if x.dtype != torch.uint8:
+        return result
+    return result.div_(_constant((255.0,), (1,) * x.ndim, result.dtype, x.device))
 
 
 @lru_cache

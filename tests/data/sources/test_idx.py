@@ -1,27 +1,22 @@
-"""The idx reader, on good files and on damaged ones."""
+"""The idx format, on good content and on damaged content."""
 
 from __future__ import annotations
 
 import gzip
-import hashlib
 from pathlib import Path
 
 import pytest
 import torch
 
-from potluck.data.sources import idx
+from potluck.data.sources import files, idx
+from potluck.data.sources.published import File
 from potluck.errors import DataError
 
 IMAGES = bytes([0, 0, 8, 3]) + b"".join(n.to_bytes(4, "big") for n in (2, 3, 4)) + bytes(range(24))
 
 
-def write(path: Path, content: bytes) -> Path:
-    path.write_bytes(gzip.compress(content))
-    return path
-
-
-def test_reads_dimensions_and_values(tmp_path: Path) -> None:
-    values = idx.read(write(tmp_path / "a.gz", IMAGES), 3, "Fetch it", hashlib.sha256(IMAGES).hexdigest())
+def test_reads_dimensions_and_values() -> None:
+    values = idx.parse(IMAGES, 3, "the file", "Fetch it")
     assert values.dtype == torch.uint8
     assert torch.equal(values, torch.arange(24, dtype=torch.uint8).reshape(2, 3, 4))
 
@@ -37,34 +32,69 @@ def test_reads_dimensions_and_values(tmp_path: Path) -> None:
         (IMAGES[:-1], "holds 23 values, but its header says 2 x 3 x 4"),
         (IMAGES + b"\0", "holds 25 values"),
         (IMAGES[:4] + b"\xff" * 12 + IMAGES[16:], "header says"),
-        (IMAGES[:-1] + b"\xff", "altered"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "content",
 )
-def test_wrong_content_is_named(tmp_path: Path, content: bytes, message: str) -> None:
-    path = write(tmp_path / "images.gz", content)
-    with pytest.raises(DataError, match=message) as caught:
-        idx.read(path, 3, "Fetch it", hashlib.sha256(IMAGES).hexdigest())
-    assert str(path) in str(caught.value)
-    assert str(caught.value).endswith("Fetch it.")
+def test_wrong_content_is_named(content: bytes, message: str) -> None:
+    with pytest.raises(DataError, match=rf"the file a\.gz .*{message}.* Fetch it\.$"):
+        idx.parse(content, 3, "the file a.gz", "Fetch it")
 
 
-def test_damaged_compression_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "images.gz"
-    good = gzip.compress(IMAGES)
-    damaged = {
-        "truncated": [b"", good[:-1], good[: len(good) // 2], good[:5]],
-        "damaged": [IMAGES, good[:12] + bytes([good[12] ^ 0xFF]) + good[13:], good[:-8] + b"\0" * 8, good + b"more"],
-    }
-    for message, contents in damaged.items():
-        for content in contents:
-            path.write_bytes(content)
-            with pytest.raises(DataError, match=f"{message}|no idx file" if not content else message) as caught:
-                idx.read(path, 3, "Fetch it")
-            assert str(path) in str(caught.value)
+GOOD = gzip.compress(IMAGES, mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "truncated"),
+        (GOOD[:-1], "truncated"),
+        (GOOD[: len(GOOD) // 2], "truncated"),
+        (GOOD[:5], "truncated"),
+        (IMAGES, "damaged, or was not made by gzip"),
+        (GOOD[:12] + bytes([GOOD[12] ^ 0xFF]) + GOOD[13:], "damaged"),
+        (GOOD[:-8] + b"\0" * 8, "damaged"),
+        (GOOD + b"more", "something follows"),
+        (gzip.compress(IMAGES + b"0"), "unpacks to more than 40 bytes"),
+        (gzip.compress(bytes(50_000_000)), "unpacks to more than 40 bytes"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "content",  # the same in every worker of pytest
+)
+def test_damaged_compression_is_named(content: bytes, message: str) -> None:
+    assert files.gunzip(GOOD, len(IMAGES), "the file", "Fetch it") == IMAGES
+    with pytest.raises(DataError, match=rf"the file a\.gz .*{message}.* Fetch it\.$"):
+        files.gunzip(content, len(IMAGES), "the file a.gz", "Fetch it")
+
+
+def test_no_more_is_unpacked_than_there_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    class Watched:
+        eof, unused_data = True, b""
+
+        def __init__(self, wbits: int) -> None:
+            assert wbits == 31  # gzip
+
+        def decompress(self, _content: bytes, limit: int) -> bytes:
+            asked.append(limit)
+            return bytes(limit)
+
+    monkeypatch.setattr(files.zlib, "decompressobj", Watched)  # type: ignore[attr-defined]
+    with pytest.raises(DataError, match="more than 7 bytes"):
+        files.gunzip(b"bomb", 7, "the file", "Fetch it")
+    assert asked == [8]
+
+
+def test_size_and_sum() -> None:
+    good = File(3, "900150983cd24fb0d6963f7d28e17f72")  # of abc, from RFC 1321
+    files.check(b"abc", good, "it", "Fetch it")
+    files.check(b"abd", File(3), "it", "Fetch it")
+    for content, message in ((b"ab", "truncated: 2 bytes instead of 3"), (b"abcd", "too long"), (b"abd", "altered")):
+        with pytest.raises(DataError, match=rf"it .*{message}.* Fetch it\."):
+            files.check(content, good, "it", "Fetch it")
 
 
 def test_missing_and_unreadable(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.gz is missing\. Fetch it\."):
-        idx.read(tmp_path / "none.gz", 3, "Fetch it")
+        files.read(tmp_path / "none.gz", "Fetch it")
     with pytest.raises(DataError, match="cannot be read"):
-        idx.read(tmp_path, 3, "Fetch it")  # a folder
+        files.read(tmp_path, "Fetch it")  # a folder

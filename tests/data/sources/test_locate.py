@@ -7,8 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from potluck.data.sources.files import Found
 from potluck.data.sources.locate import locate, places
+from potluck.data.sources.published import File, Form
 from potluck.errors import DataError
+
+SET = Form(
+    folders=("set",),
+    files={"a": File(1), "b": File(1)},
+    remedy="Unpack set.tar.gz from https://example.org",
+    archives=("set.tar.gz",),
+    inside="set",
+)
+OTHER = Form(folders=("other",), files={"c": File(1)}, remedy="Unpack other.zip", archives=("other.zip",))
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +36,7 @@ def test_order_of_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert places() == places_with[1:]
     for place in reversed(places_with):  # each one found hides those after it
         (place / "set").mkdir(parents=True)
-        assert locate("set", "set.tar", tmp_path / "given") == place / "set"
+        assert locate("set", [SET], tmp_path / "given") == Found(SET, place / "set")
 
 
 @pytest.mark.parametrize("value", ["", "relative/folder", None])
@@ -42,18 +53,34 @@ def test_cache_folder_without_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_not_found_lists_the_places_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
-        locate("set", "set.tar.gz from https://example.org", tmp_path / "given")
+        locate("the-set", [SET, OTHER], tmp_path / "given")
     for part in (str(tmp_path / "given"), str(tmp_path / "cache/potluck"), "set/", "--data-dir", "$POTLUCK_DATA"):
         assert part in str(caught.value)
     assert "Unpack set.tar.gz from https://example.org in one of them" in str(caught.value)
+    assert "'potluck data fetch the-set'" in str(caught.value)
+
+
+def test_what_is_taken_where_several_are_there(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    assert locate("set", [SET, OTHER], tmp_path) == Found(OTHER, tmp_path / "other")  # empty, but there
+    (tmp_path / "other.zip").touch()
+    assert locate("set", [SET, OTHER], tmp_path) == Found(OTHER, tmp_path / "other.zip")
+    (tmp_path / "other/c").touch()
+    assert locate("set", [SET, OTHER], tmp_path) == Found(OTHER, tmp_path / "other")
+    (tmp_path / "set.tar.gz").touch()
+    assert locate("set", [SET, OTHER], tmp_path) == Found(SET, tmp_path / "set.tar.gz")
+    (tmp_path / "set").mkdir()
+    assert locate("set", [SET, OTHER], tmp_path) == Found(SET, tmp_path / "set.tar.gz")
+    (tmp_path / "set/b").touch()
+    assert locate("set", [SET, OTHER], tmp_path) == Found(SET, tmp_path / "set")
 
 
 def test_a_file_where_a_folder_belongs(tmp_path: Path) -> None:
     (tmp_path / "set").touch()
     with pytest.raises(DataError, match="set is a file, not a folder"):
-        locate("set", "set.tar", tmp_path)
+        locate("set", [SET], tmp_path)
     with pytest.raises(DataError, match=r"/set is a file, not a folder"):
-        locate("other", "set.tar", tmp_path / "set")
+        locate("set", [OTHER], tmp_path / "set")
 
 
 def test_unreadable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,9 +89,9 @@ def test_unreadable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(os, "scandir", refuse)  # the tests may run as root, whom no mode stops
     with pytest.raises(DataError, match=r"cannot open .*set \(Permission denied\)"):
-        locate("set", "set.tar", tmp_path)
+        locate("set", [SET], tmp_path)
 
 
 def test_impossible_path() -> None:
     with pytest.raises(DataError, match="cannot open"):
-        locate("set", "set.tar", "nul\0byte")
+        locate("set", [SET], "nul\0byte")

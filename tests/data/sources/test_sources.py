@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from potluck.data.sources import Source, fashion_mnist_10k, load, names
+from potluck.data.sources import Source, absolute, fashion_mnist_10k, files, load, names, published
 from potluck.errors import DataError
 
 
@@ -17,8 +17,33 @@ def test_unknown_name_gets_the_nearest() -> None:
         load("cifar10")
 
 
+def test_unknown_name_that_is_a_folder_gets_told_how_to_write_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cats").mkdir()
+    with pytest.raises(DataError, match=r"unknown data set 'cats': .* To read the folder cats, write \./cats\."):
+        load("cats")
+    with pytest.raises(DataError, match="unknown data set ''"):
+        load("")
+    with pytest.raises(DataError, match="unknown data set 'dogs'"):
+        published("dogs")
+
+
+def test_paths_mean_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/me")
+    assert absolute("mnist") == "mnist"
+    assert absolute("./cats") == str(tmp_path / "cats")
+    assert absolute("cats/dogs/") == str(tmp_path / "cats/dogs")
+    assert absolute("cats.npz") == str(tmp_path / "cats.npz")
+    assert absolute("~/cats") == "/home/me/cats"
+    assert absolute("catz") == "catz"  # for the error message about the name
+
+
 def test_names_are_what_load_knows() -> None:
-    assert names() == ["cifar-10", "fashion-mnist-10k"]
+    assert names() == ["cifar-10", "cifar-100", "emnist-letters", "fashion-mnist", "fashion-mnist-10k", "mnist"]
+    assert {name for name in names() if published(name) is None} == {"fashion-mnist-10k"}
     assert load("fashion-mnist-10k").name == "fashion-mnist-10k"
 
 
@@ -35,13 +60,13 @@ def test_fashion_mnist_10k_is_the_published_test_set() -> None:
 
 
 def test_fashion_mnist_10k_notices_other_content(monkeypatch: pytest.MonkeyPatch) -> None:
-    good = gzip.decompress
+    good = files.gunzip
 
-    def altered(content: bytes) -> bytes:
-        raw = good(content)
+    def altered(*arguments: Any) -> bytes:
+        raw = good(*arguments)
         return raw[:-1] + bytes([raw[-1] ^ 1])
 
-    monkeypatch.setattr(gzip, "decompress", altered)
+    monkeypatch.setattr(files, "gunzip", altered)
     with pytest.raises(DataError, match=r"altered\. It is a part of Potluck: install the package again"):
         fashion_mnist_10k.load()
 

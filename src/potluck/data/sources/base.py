@@ -33,7 +33,7 @@ class Source:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     test_from: int | None = None
-    default_split: Literal["release", "8:1:1"] = "8:1:1"
+    default_split: Literal["release", "official", "8:1:1"] = "8:1:1"
 
     def __post_init__(self) -> None:
         """Refuse a data set that contradicts itself."""

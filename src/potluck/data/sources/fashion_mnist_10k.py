@@ -11,36 +11,22 @@ from pathlib import Path
 
 import torch
 
-from potluck.data.sources import idx
+from potluck.data.sources import files, idx
 from potluck.data.sources.base import Source
+from potluck.data.sources.fashion_mnist import CLASS_NAMES
+from potluck.data.sources.published import File
 
-CLASS_NAMES = (
-    "T-shirt/top",
-    "trouser",
-    "pullover",
-    "dress",
-    "coat",
-    "sandal",
-    "shirt",
-    "sneaker",
-    "bag",
-    "ankle boot",
-)
+ABOUT = "10,000 clothes, 28x28, 10 classes"
 _REMEDY = "It is a part of Potluck: install the package again"
-# Of the uncompressed content.
-_SHA256 = {
-    "t10k-images-idx3-ubyte.gz": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-    "t10k-labels-idx1-ubyte.gz": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+_FILES = {
+    "t10k-images-idx3-ubyte.gz": File(7_840_016, "8181f5470baa50b63fa0f6fddb340f0a"),
+    "t10k-labels-idx1-ubyte.gz": File(10_008, "15d484375f8d13e6eb1aabb0c3f46965"),
 }
 
 
 def load(data_dir: str | Path | None = None) -> Source:  # noqa: ARG001 - every source takes it; this one carries its files
     """Load the images that the package carries; ``data_dir`` is not looked into."""
-    folder = resources.files("potluck.data") / "files" / "fashion-mnist-10k"
-    images, labels = (
-        idx.read(folder / name, dims, _REMEDY, _SHA256[name])
-        for name, dims in (("t10k-images-idx3-ubyte.gz", 3), ("t10k-labels-idx1-ubyte.gz", 1))
-    )
+    images, labels = (_read(name, dims) for name, dims in zip(_FILES, (3, 1), strict=True))
     return Source(
         name="fashion-mnist-10k",
         x=images.unsqueeze(1),
@@ -50,3 +36,11 @@ def load(data_dir: str | Path | None = None) -> Source:  # noqa: ARG001 - every 
         mean=(0.5071,),
         std=(0.2673,),
     )
+
+
+def _read(name: str, dims: int) -> torch.Tensor:
+    path = resources.files("potluck.data") / "files" / "fashion-mnist-10k" / name
+    what = f"the file {path}"
+    content = files.gunzip(files.read(path, _REMEDY), _FILES[name].size or 0, what, _REMEDY)
+    files.check(content, _FILES[name], what, _REMEDY)
+    return idx.parse(content, dims, what, _REMEDY)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+from potluck.data.sources.files import Found
+from potluck.data.sources.published import Form
 from potluck.errors import DataError
 
 
@@ -19,12 +22,12 @@ def places(data_dir: str | Path | None = None) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def locate(folder: str, origin: str, data_dir: str | Path | None = None) -> Path:
-    """Find the folder of a data set by the name it was published under.
+def locate(name: str, forms: Sequence[Form], data_dir: str | Path | None = None) -> Found:
+    """Find a data set by the names under which it was published.
 
     Args:
-        folder: Its name, such as ``cifar-10-batches-bin``.
-        origin: What it is unpacked from, and where to get that, for the error message.
+        name: The name it is loaded by, for the error message.
+        forms: The forms in which it was published; the first that is there is taken.
         data_dir: Where to look first.
 
     Raises:
@@ -32,21 +35,54 @@ def locate(folder: str, origin: str, data_dir: str | Path | None = None) -> Path
     """
     searched = places(data_dir)
     for place in searched:
-        path = place / folder
-        try:
-            os.scandir(path).close()
-        except FileNotFoundError:
-            continue
-        except NotADirectoryError:
-            # Either the data set is a file where a folder should be, or the place itself is no folder.
-            wrong = path if place.is_dir() else place
-            raise DataError(f"{wrong} is a file, not a folder: give the folder that holds {folder}/.") from None
-        except (OSError, ValueError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or error
-            raise DataError(f"cannot open {path} ({reason}): make the folder readable, or name another.") from error
-        return path
+        found = _in_place(place, forms)
+        if found:
+            return found
     tried = ", ".join(str(place) for place in searched)
+    folder = forms[0].folders[0]
     raise DataError(
-        f"the folder {folder}/ was found in none of: {tried}. Unpack {origin} in one of them, "
-        f"or name the folder that holds {folder}/ with --data-dir or $POTLUCK_DATA."
+        f"the folder {folder}/ was found in none of: {tried}. {forms[0].remedy} in one of them (or let 'potluck data "
+        f"fetch {name}' do it), or name the folder that holds {folder}/ with --data-dir or $POTLUCK_DATA."
     )
+
+
+def _in_place(place: Path, forms: Sequence[Form]) -> Found | None:
+    """A folder with at least one of the files, or an archive; failing both, a folder, whose files are missing."""
+    empty = None
+    for form in forms:
+        for folder in form.folders:
+            entries = _entries(place, folder)
+            if entries is None:
+                continue
+            if not entries.isdisjoint(form.files):
+                return Found(form, place / folder)
+            empty = empty or Found(form, place / folder)
+        for archive in form.archives:
+            if _is_file(place / archive):
+                return Found(form, place / archive)
+    # Folders with several possible names are called by general words, such as gzip/: others may have one, too.
+    return empty if empty and len(empty.form.folders) == 1 else None
+
+
+def _entries(place: Path, folder: str) -> set[str] | None:
+    """The names in a folder; None where there is no such folder."""
+    path = place / folder
+    try:
+        with os.scandir(path) as listing:
+            return {entry.name for entry in listing}
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        # Either the data set is a file where a folder should be, or the place itself is no folder.
+        wrong = path if place.is_dir() else place
+        raise DataError(f"{wrong} is a file, not a folder: give the folder that holds {folder}/.") from None
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise DataError(f"cannot open {path} ({reason}): make the folder readable, or name another.") from error
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise DataError(f"cannot look for {path} ({error.strerror}): make its folder readable.") from error

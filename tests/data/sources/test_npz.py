@@ -1,0 +1,138 @@
+"""NumPy files of one's own."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from potluck.data.sources import load, npz
+from potluck.errors import DataError
+
+X = np.arange(6 * 5 * 4, dtype=np.uint8).reshape(6, 5, 4)
+Y = np.array([0, 1, 2, 0, 1, 2])
+
+
+def save(path: Path, compressed: bool = False, **arrays: Any) -> str:
+    (np.savez_compressed if compressed else np.savez)(path, **arrays)
+    return str(path)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_x_and_y(tmp_path: Path, compressed: bool) -> None:
+    source = load(save(tmp_path / "mine.npz", compressed, x=X, y=Y, more=np.zeros(3)))
+    assert (source.name, source.shape, source.classes) == ("mine", (1, 5, 4), 3)
+    assert (source.test_from, source.default_split, source.mean, source.std) == (None, "8:1:1", (0.5,), (0.5,))
+    assert np.array_equal(source.x[:, 0].numpy(), X)
+    assert source.y.tolist() == Y.tolist()
+    assert source.class_names == ("0", "1", "2")
+
+
+def test_official_split(tmp_path: Path) -> None:
+    parts = {"x_train": X[:4], "y_train": Y[:4].astype(np.uint8), "x_test": X[4:], "y_test": Y[4:].reshape(-1, 1)}
+    source = load(save(tmp_path / "a.npz", False, **parts))
+    assert (source.test_from, source.default_split) == (4, "official")
+    assert np.array_equal(source.x[:, 0].numpy(), X)
+    assert source.y.tolist() == Y.tolist()
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_channels_first_or_last(tmp_path: Path, channels: int, order: Any) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (6, channels, 5, 4), dtype=np.uint8)
+    for name, values in (("first.npz", x), ("last.npz", x.transpose(0, 2, 3, 1))):
+        source = load(save(tmp_path / name, x=np.asarray(values, order=order), y=Y))
+        assert np.array_equal(source.x.numpy(), x)
+        assert source.x.is_contiguous()
+        assert len(source.mean) == channels
+
+
+def objects(path: Path) -> None:
+    np.savez(path, x=np.array([print], dtype=object), y=Y)
+
+
+def raw(path: Path, header: bytes, content: bytes = bytes(120)) -> None:
+    y = io.BytesIO()
+    np.save(y, Y)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", header + content)
+        archive.writestr("y.npy", y.getvalue())
+
+
+def header() -> bytes:
+    saved = io.BytesIO()
+    np.save(saved, X)
+    return saved.getvalue()[: -X.size]
+
+
+HEADER = header()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: path.write_bytes(b""), "cannot be read as a NumPy .npz file"),
+        (lambda path: path.write_text("hello"), "cannot be read as a NumPy .npz file: File is not a zip file"),
+        (lambda path: np.save(path.open("wb"), X), "cannot be read as a NumPy .npz file"),
+        (lambda path: path.mkdir(), "cannot be read as a NumPy .npz file"),
+        (lambda _: None, "there is no file"),
+        (lambda path: save(path, images=X, labels=Y), "holds images, labels: it needs arrays x and y"),
+        (save, "holds nothing: it needs"),
+        (lambda path: save(path, x=X, y_train=Y), "it needs arrays x and y, or x_train"),
+        (objects, "x.npy in .* holds Python objects, not numbers"),
+        (lambda path: save(path, x=X / 255, y=Y), "x in .* is float64 of shape \\(6, 5, 4\\): images are uint8"),
+        (lambda path: save(path, x=X.reshape(6, 20), y=Y), "x in .* of shape \\(6, 20\\): images are"),
+        (lambda path: save(path, x=X[:, :0], y=Y), "x in .* of shape \\(6, 0, 4\\): images are"),
+        (lambda path: save(path, x=X.reshape(6, 2, 5, 2), y=Y), "one alone, must be 1 or 3"),
+        (lambda path: save(path, x=np.zeros((6, 3, 4, 3), np.uint8), y=Y), "one alone, must be 1 or 3"),
+        (lambda path: save(path, x=X, y=Y[:5]), "holds 6 images and 5 labels"),
+        (lambda path: save(path, x=X, y=Y + 0.5), "y in .* is float64 of shape .*: labels are whole numbers"),
+        (lambda path: save(path, x=X, y=np.stack([Y, Y], 1)), "y in .* of shape \\(6, 2\\): labels are whole"),
+        (lambda path: save(path, x=X, y=Y - 1), "has labels from -1 to 1: number classes from 0"),
+        (lambda path: save(path, x=X, y=Y * 10**12), "has labels from 0 to"),
+        (lambda path: save(path, x=X, y=Y * 1000), "has 3 different labels, the largest of them 2000"),
+        (lambda path: save(path, x=X, y=Y * 0), "has 1 different labels, the largest of them 0: number two or more"),
+        (
+            lambda path: save(path, x_train=X, y_train=Y, x_test=X[:, :2], y_test=Y),
+            "training images of shape .* and test images of .* must agree",
+        ),
+        (lambda path: raw(path, HEADER, bytes(119)), "x.npy in .* is damaged: its values do not fit its shape"),
+        (lambda path: raw(path, HEADER, bytes(121)), "x.npy in .* is damaged"),
+        (lambda path: raw(path, HEADER.replace(b"(6, 5, 4)", b"(9**9,)  ")), "cannot be read"),
+        (lambda path: raw(path, b"\x93NUMPY\x07\x00"), "unknown version of NumPy's format"),
+        (lambda path: raw(path, b""), "cannot be read"),
+    ],
+)
+def test_wrong_files_are_named(tmp_path: Path, make: Any, message: str) -> None:
+    path = tmp_path / "mine.npz"
+    raw(path, HEADER)
+    assert load(str(path)).shape == (1, 5, 4)  # what is damaged below was good
+    path.unlink()
+    make(path)
+    with pytest.raises(DataError, match=message) as caught:
+        load(str(path))
+    assert str(path) in str(caught.value)
+
+
+def test_truncated(tmp_path: Path) -> None:
+    path = Path(
+        save(tmp_path / "mine.npz", True, x=np.random.default_rng(0).integers(0, 256, (60, 9, 9), np.uint8), y=Y)
+    )
+    good = path.read_bytes()
+    for damaged in (good[:-30], good[: len(good) // 2], good[:1000] + bytes(500) + good[1500:]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"mine\.npz cannot be read as a NumPy \.npz file"):
+            load(str(path))
+
+
+def test_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(npz, "_BOMB_FROM", 1 << 20)
+    save(tmp_path / "a.npz", True, x=np.zeros((2000, 32, 32), np.uint8), y=np.arange(2000) % 2)
+    with pytest.raises(DataError, match=r"a\.npz unpacks [\d,]+ bytes of x\.npy to 2,048,128: these are no images"):
+        load(str(tmp_path / "a.npz"))
+    # Stored as it is, the same array is not suspicious.
+    assert len(load(save(tmp_path / "b.npz", False, x=np.zeros((2000, 32, 32), np.uint8), y=np.arange(2000) % 2)).y)
