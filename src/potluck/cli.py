@@ -1,4 +1,4 @@
-"""The command line: ``potluck run``, ``potluck resume``, ``potluck show``."""
+"""The command line: ``potluck run``, ``potluck resume``, ``potluck show``, ``potluck data``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck import __version__
+from potluck import __version__, cli_data
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(cli_data.app)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")]
 
