@@ -10,10 +10,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 DEMO := --data fashion-mnist-10k --partition pathological:2 --clients 10 --models cnn-1..5 --rounds 20 --seed 0
 
-.PHONY: help install dev demo lint types check format test clean
+.PHONY: help install dev demo bench-data lint types check format test clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed ## make .venv and install Potluck into it
 
@@ -24,6 +24,9 @@ demo: install ## ten clients with five different networks: each alone, then toge
 	$(BIN)/potluck run standalone $(DEMO) --out runs/demo/standalone
 	$(BIN)/potluck run pfedes $(DEMO) --set algorithm.extractor_epochs=1 --out runs/demo/pfedes
 	$(BIN)/potluck show runs/demo/standalone runs/demo/pfedes
+
+bench-data: install ## how long data take to load, to deal and to augment, one image at a time for comparison
+	$(BIN)/python benchmarks/data.py
 
 lint: dev ## rules and formatting
 	$(BIN)/ruff check .

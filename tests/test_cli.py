@@ -160,6 +160,43 @@ def test_data_of_ones_own(potluck: tiny.Command, tmp_path: Path, monkeypatch: py
     assert tiny.rounds(tmp_path / "two") == tiny.rounds(Path("three"))
 
 
+def test_data_are_shown(potluck: tiny.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = potluck("data", "show", tiny.NAME, "--clients", "4", "--partition", "iid", "--seed", "3")
+    assert (ran.code, ran.err) == (0, "")
+    assert "fashion-mnist-10k: 120 images of 1x28x28 in 10 classes; 96 to train on" in ran.out
+    assert "per client: 24 samples to train on" in ran.out
+    assert ran.out.endswith("Drawn in fashion-mnist-10k-pictures: samples.png, classes.png, partition.png.\n")
+    for name in ("samples", "classes", "partition"):
+        with Image.open(tmp_path / f"fashion-mnist-10k-pictures/{name}.png") as picture:
+            assert min(picture.size) > 100
+    # What is shown is what a run does.
+    shown = [int(line.split()[1]) for line in ran.out.splitlines() if re.fullmatch(r" +[0-3] .*", line)]
+    run = ("standalone", *tiny.ARGUMENTS, "--clients", "4", "--seed", "3", "--out", tmp_path / "run")
+    assert potluck("run", *run).code == 0
+    federation = package.open_run(tmp_path / "run")
+    assert shown == [len(client.train) for client in federation.clients]
+
+
+def test_data_that_cannot_be_shown(potluck: tiny.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments, said in (
+        (("mnits",), "did you mean 'mnist'"),
+        ((tiny.NAME, "--partition", "dirichlet:x"), "needs a number from 0.001"),
+        ((tiny.NAME, "--clients", "0"), "clients: 0 is not greater than or equal to 1"),
+        ((tiny.NAME, "--split", "9"), "is neither 'release' nor"),
+        (("cifar-10",), "was found in none of"),
+    ):
+        ran = potluck("data", "show", *arguments)
+        assert ran.code == 2
+        assert said in ran.err
+        assert not list(tmp_path.glob("*-pictures"))
+    (tmp_path / "file").touch()
+    ran = potluck("data", "show", tiny.NAME, "--out", "file")
+    assert ran.code == 2
+    assert "cannot write file/samples.png: " in ran.err
+
+
 def test_an_algorithm_may_be_given_by_its_name_alone(potluck: tiny.Command, tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text('algorithm = "standalone"\n')
     one, two = tmp_path / "one", tmp_path / "two"

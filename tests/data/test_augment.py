@@ -55,10 +55,15 @@ def test_equals_the_literal_version(shape: tuple[int, int, int]) -> None:
     assert torch.equal(augment.release(x, keys), expected)
 
 
+def rectangle(keys: Tensor, height: int, width: int) -> Tensor:
+    bits = geometry.draw(keys, first=4, count=4 * released._tries(height, width)).unsqueeze(2)
+    return released._rectangle(bits, height, width).squeeze(2)
+
+
 def test_elongated_images_are_drawn_again() -> None:
     # 7 x 40: a first rectangle is often as high as the image; were it not drawn again, many would not be erased.
     x = torch.ones(2000, 1, 7, 40)
-    top, left, bottom, right = released._rectangle(spread(1, torch.arange(2000)), 7, 40)
+    top, left, bottom, right = rectangle(spread(1, torch.arange(2000)), 7, 40)
     assert (bottom > top).float().mean() > 0.99
     assert ((bottom - top) * (right - left) < 0.25 * x[0].numel()).all()
 
@@ -125,7 +130,7 @@ def test_flips_and_shifts_in_distribution() -> None:
 def test_erasing_in_distribution() -> None:
     count, side = 20_000, 64
     keys = spread(6, torch.arange(count))
-    top, left, bottom, right = released._rectangle(keys, side, side)
+    top, left, bottom, right = rectangle(keys, side, side)
     area = (bottom - top) * (right - left) / side**2
     assert abs(area.mean() - 0.12) < 0.002  # uniform between 0.04 and 0.2
     assert abs(area.std() - 0.16 / 12**0.5) < 0.002

@@ -105,7 +105,8 @@ def check_parts(model: nn.Module, shape: tuple[int, ...], width: int) -> None:
     with torch.no_grad():  # as after training: the cut must not depend on the weights it was tried with
         for parameter in head.parameters():
             parameter.normal_(generator=torch.Generator().manual_seed(3))
-    assert not torch.equal(seeded(body.eval(), head.eval(), x=x), seeded(model.eval(), x=x))
+    if seeded(body.eval(), x=x).any():  # a chain of few, dead units gives zeros, whatever the head
+        assert not torch.equal(seeded(body.eval(), head.eval(), x=x), seeded(model.eval(), x=x))
 
 
 @pytest.mark.parametrize("name", MODELS)

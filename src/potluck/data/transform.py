@@ -11,6 +11,9 @@ from torch import Tensor
 from potluck.data.augment import of_colours, preset
 from potluck.errors import ConfigError, DataError
 
+_AT_ONCE = 512
+"""On a CPU so many images at once: more leave its cache, and their memory would take longer to get than to fill."""
+
 
 @dataclass(frozen=True)
 class Transform:
@@ -56,6 +59,15 @@ class Transform:
                 f"augmentation {self.augmentation!r} is for images [n, channels, height, width], and inputs have the "
                 f"shape {tuple(x.shape)}: use 'none'."
             )
+        if x.device.type != "cpu" or len(x) <= _AT_ONCE:
+            return self._augmented(x, keys, dtype)
+        result = torch.empty(x.shape, dtype=dtype)
+        for start in range(0, len(x), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            result[part] = self._augmented(x[part], keys[part], dtype)
+        return result
+
+    def _augmented(self, x: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
         if of_colours(self.augmentation):
             return self._normalised(preset(self.augmentation)(_unit(x, dtype), keys), fresh=True).to(dtype)
         return preset(self.augmentation)(self.plain(x, dtype), keys)

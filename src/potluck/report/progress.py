@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from potluck.federation import Watch
 from potluck.report.format import duration, percent
@@ -45,6 +55,21 @@ def progress(console: Console, rounds: int, done: int) -> Iterator[Watch]:
             else:
                 verb = "training" if event["event"] == "train" else "evaluating everyone"
                 bar.update(task, doing=f"{verb} {event['done']}/{event['total']}")
+
+        yield watch
+
+
+@contextmanager
+def downloads(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A live bar for each file that arrives: how much of it, how fast, time left."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def watch(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=total)
+            bar.update(tasks[name], completed=done)
 
         yield watch
 

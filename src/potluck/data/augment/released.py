@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from potluck.data.augment.geometry import TRIES, below, draw, sides
 
 _PADDING = 4
+_PLACES = 2 * _PADDING + 1
 
 
 def release(x: Tensor, keys: Tensor) -> Tensor:
@@ -23,34 +23,50 @@ def release(x: Tensor, keys: Tensor) -> Tensor:
         keys: One key per image, int64 of shape [B] on the device of ``x``.
     """
     count, channels, height, width = x.shape
-    flip, erase, down, right = draw(keys, first=0, count=4).view(4, count, 1)
-    top, left, bottom, edge = _rectangle(keys, height, width).view(4, count, 1)
+    bits = draw(keys, first=0, count=4 + 4 * _tries(height, width)).unsqueeze(2)
+    flip, erase, down, right = bits[:4]
+    choices = torch.stack((below(flip, 2), below(erase, 2), below(down, _PLACES), below(right, _PLACES)))
+    # Half the bytes, for what is computed for every pixel.
+    flip, erase, down, right, *edges = torch.cat((choices, _rectangle(bits[4:], height, width))).to(torch.int32)
+    top, left, bottom, edge = edges
     # Where each row and column of the result lies in the image that was flipped and erased, but not shifted.
-    row = torch.arange(height, device=x.device) + below(down, 2 * _PADDING + 1) - _PADDING
-    column = torch.arange(width, device=x.device) + below(right, 2 * _PADDING + 1) - _PADDING
-    mirrored = torch.where(below(flip, 2) == 1, width - 1 - column, column)
+    row = torch.arange(-_PADDING, height - _PADDING, dtype=torch.int32, device=x.device) + down
+    column = torch.arange(-_PADDING, width - _PADDING, dtype=torch.int32, device=x.device) + right
+    mirrored = torch.where(flip == 1, width - 1 - column, column)
     # What is outside or erased is read from one more pixel, a zero: number ``none`` and all above it.
     none = height * width
     rows = torch.where((row < 0) | (row >= height), none, row * width)
     columns = torch.where((column < 0) | (column >= width), none, mirrored)
-    erased_rows = torch.where((row >= top) & (row < bottom) & (below(erase, 2) == 1), none, 0)
-    erased_columns = torch.where((column >= left) & (column < edge), none, 0)
+    erased_rows = torch.where((row >= top) & (row < bottom) & (erase == 1), none, 0).to(torch.int32)
+    erased_columns = torch.where((column >= left) & (column < edge), none, 0).to(torch.int32)
+    pixel = rows.unsqueeze(2) + columns.unsqueeze(1)
     erased = torch.minimum(erased_rows.unsqueeze(2), erased_columns.unsqueeze(1))
-    pixel = torch.maximum(rows.unsqueeze(2) + columns.unsqueeze(1), erased).clamp_(max=none)
-    pixels = F.pad(x.flatten(2), (0, 1))
+    pixel = torch.maximum(pixel, erased, out=pixel).clamp_(max=none).to(torch.int64)
+    pixels = torch.cat((x.flatten(2), x.new_zeros(count, channels, 1)), 2)
     return pixels.gather(2, pixel.view(count, 1, none).expand(-1, channels, -1)).view(x.shape)
 
 
-def _rectangle(keys: Tensor, height: int, width: int) -> Tensor:
-    """Top, left, bottom and right (these exclusive) of the part to erase, empty where none fits; of shape [4, B]."""
-    # A rectangle that is not smaller than the image is drawn again, which can only happen to an elongated image.
-    tries = 1 if 4 * 0.2 * 2 * height * width < (2 * min(height, width) - 1) ** 2 else TRIES
-    area, ratio, down, right = draw(keys, first=4, count=4 * tries).view(tries, 4, len(keys)).unbind(1)
+def _tries(height: int, width: int) -> int:
+    """How many rectangles to draw: one that is not smaller than the image can only happen to an elongated image."""
+    return 1 if 4 * 0.2 * 2 * height * width < (2 * min(height, width) - 1) ** 2 else TRIES
+
+
+def _rectangle(bits: Tensor, height: int, width: int) -> Tensor:
+    """Top, left, bottom and right (these exclusive) of the part to erase, empty where none fits; of shape [4, B, 1].
+
+    Args:
+        bits: Four draws for every try, of shape [4 * tries, B, 1].
+        height: Of the images.
+        width: Of the images.
+    """
+    area, ratio, down, right = bits.view(len(bits) // 4, 4, *bits.shape[1:]).unbind(1)
     # 16 of the bits, between 4 % and 20 % of the area: 16,384 / 409,600 and 81,920 / 409,600.
     scaled = height * width * (16_384 + (area >> 8))
     tall, wide = sides(scaled, 409_600, ratio, lowest=1 / 2, longest=max(height, width))
     fits = (tall < height) & (wide < width)
     top, left = below(down, height - tall + 1), below(right, width - wide + 1)
     edges = torch.stack((top, left, torch.where(fits, top + tall, top), left + wide))
+    if len(fits) == 1:
+        return edges[:, 0]
     first = fits.to(torch.uint8).argmax(0)  # 0 where none fits
-    return edges.gather(1, first.expand(4, 1, -1)).squeeze(1)
+    return edges.gather(1, first.expand(4, 1, -1, -1)).squeeze(1)

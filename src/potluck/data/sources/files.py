@@ -39,15 +39,24 @@ class Found:
         Raises:
             DataError: A file is missing, damaged or something else.
         """
+        for name, what, raw in self._members():
+            yield name, what, self._checked(name, raw, what)
+
+    def stored(self) -> Iterator[tuple[str, bytes]]:
+        """The same files as they lie there: those that are compressed, compressed."""
+        for name, what, raw in self._members():
+            self._checked(name, raw, what)
+            yield name, raw
+
+    def _members(self) -> Iterator[tuple[str, str, bytes]]:
         if not self.is_archive:
             for name in self.form.files:
-                yield (name, *self.content(name))
+                yield name, f"the file {self.path / name}", self._raw(name)
             return
         missing = set(self.form.files)
         for name, raw in _archived(self.path, self.form):
             missing.discard(name)
-            what = f"the file {self.form.inside}/{name} in {self.path}"
-            yield name, what, self._checked(name, raw, what)
+            yield name, f"the file {self.form.inside}/{name} in {self.path}", raw
         if missing:
             raise DataError(
                 f"the archive {self.path} does not hold {self.form.inside}/{min(missing)}. {self.form.remedy} again."
@@ -55,8 +64,11 @@ class Found:
 
     def content(self, name: str) -> tuple[str, bytes]:
         """How to call a file of the folder in a message, and its content, which is the published one."""
-        path, what = self.path / name, f"the file {self.path / name}"
-        return what, self._checked(name, read(path, f"{self.form.remedy} again"), what)
+        what = f"the file {self.path / name}"
+        return what, self._checked(name, self._raw(name), what)
+
+    def _raw(self, name: str) -> bytes:
+        return read(self.path / name, f"{self.form.remedy} again")
 
     def _checked(self, name: str, raw: bytes, what: str) -> bytes:
         published, remedy = self.form.files[name], f"{self.form.remedy} again"

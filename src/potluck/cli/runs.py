@@ -1,11 +1,10 @@
-"""The command line: ``potluck run``, ``potluck resume``, ``potluck show``, ``potluck models``."""
+"""The commands ``potluck run``, ``resume`` and ``show``."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,39 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck import __version__
+from potluck.cli.common import DataDir, Json, console_for, say
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from potluck.config import RunConfig
     from potluck.federation import Federation
 
-app = typer.Typer(
-    name="potluck",
-    help="Federated learning where every client brings its own network.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")]
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(__version__)
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Federated learning where every client brings its own network."""
+app = typer.Typer()
 
 
 @app.command()
@@ -55,9 +29,7 @@ def run(
     data: Annotated[
         str | None, typer.Option(help=r"Data set, folder of images or .npz file. \[default: fashion-mnist-10k]")
     ] = None,
-    data_dir: Annotated[
-        str | None, typer.Option(help=r"Folder with data sets. \[default: $POTLUCK_DATA, then the cache]")
-    ] = None,
+    data_dir: DataDir = None,
     partition: Annotated[
         str | None, typer.Option(help=r"How clients share the data. \[default: pathological:2]")
     ] = None,
@@ -133,11 +105,11 @@ def resume(
         config = config.model_copy(update={"data_dir": data_dir})
     federation = make_federation(config, path)
     problems = federation.restore()
-    console = _console(as_json)
+    console = console_for(as_json)
     for problem in problems:
-        _say(console, problem, style="yellow")
+        say(console, problem, style="yellow")
     done = f"after round {federation.rounds} of {config.rounds}" if federation.rounds else "from the beginning"
-    _say(console, f"Going on with {path} {done}.")
+    say(console, f"Going on with {path} {done}.")
     _go(config, federation, path, as_json)
 
 
@@ -155,46 +127,13 @@ def show(
     if as_json:
         typer.echo(json.dumps(summaries[str(paths[0])] if len(paths) == 1 else summaries, indent=2))
         return
-    console = _console(False)
+    console = console_for()
     console.print(result_table(summaries, {name: run.seconds for name, run in runs.items()}))
     for name, run in runs.items():
         if not run.finished:
-            _say(console, f"{name} is not finished. Go on with it: potluck resume {name}")
+            say(console, f"{name} is not finished. Go on with it: potluck resume {name}")
     if len(paths) == 1:
         console.print(client_table(summaries[str(paths[0])]["client_accuracy"]))
-
-
-@app.command()
-def models(
-    spec: Annotated[str | None, typer.Argument(help=r"Networks: cnn-1..5,resnet-18@500. \[default: all]")] = None,
-    shape: Annotated[str | None, typer.Option(help=r"Shape of one input. \[default: 3,32,32]")] = None,
-    classes: Annotated[int | None, typer.Option(min=1, max=1_000_000, help=r"Classes. \[default: 10]")] = None,
-    data: Annotated[str | None, typer.Option(help="Data set that has the shape and classes.")] = None,
-    data_dir: Annotated[
-        str | None, typer.Option(help=r"Folder with data sets. \[default: $POTLUCK_DATA, then the cache]")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
-) -> None:
-    """List the networks that clients can take: parameters, forward FLOP per sample, size."""
-    from potluck.report.models import model_table, overview
-
-    found = overview(spec, shape, classes, data, data_dir)
-    if as_json:
-        typer.echo(json.dumps(found.plain(), indent=2))
-        return
-    _console(False).print(model_table(found))
-
-
-def _console(quiet: bool) -> Console:
-    from rich.console import Console
-
-    # Results belong on standard output; with --json, what a person would watch goes to standard error.
-    return Console(stderr=quiet)
-
-
-def _say(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is, so that a path or a command in it can be copied."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) -> None:
@@ -203,13 +142,13 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) ->
     from potluck.report.progress import progress
     from potluck.report.terminal import announce, result_table
 
-    console = _console(as_json)
+    console = console_for(as_json)
     announce(console, config, federation)
     try:
         with _stopping(federation), progress(console, config.rounds, federation.rounds) as watch:
             history = federation.run(config.rounds, watch=watch)
     except (InterruptedRunError, KeyboardInterrupt) as stopped:
-        _say(console, f"{str(stopped).capitalize() or 'Stopped at once.'} Go on with it: potluck resume {path}")
+        say(console, f"{str(stopped).capitalize() or 'Stopped at once.'} Go on with it: potluck resume {path}")
         raise typer.Exit(130) from stopped
     except PotluckError as error:
         kept = f" The rounds before are kept: potluck show {path}" if federation.rounds else ""
@@ -220,7 +159,7 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) ->
         return
     seconds = sum(record["seconds"] for record in history.rounds)
     console.print(result_table({str(path): summary}, {str(path): seconds}))
-    _say(console, f"Written to {path}. See every client: potluck show {path}")
+    say(console, f"Written to {path}. See every client: potluck show {path}")
 
 
 @contextmanager
@@ -240,17 +179,3 @@ def _stopping(federation: Federation) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def main() -> None:
-    """Run the command line; a mistake ends in one clear message and exit code 2."""
-    try:
-        app()
-    except (PotluckError, OSError) as error:
-        # An OSError is what nobody foresaw: a folder that vanished, standard output on a disk that is full.
-        typer.echo(f"potluck: {error}", err=True)
-        sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,251 @@
+"""How long data take: loading, dealing, augmenting; and how much quicker whole batches are than single images.
+
+    python benchmarks/data.py [folder with data sets]
+
+Every number is the best of several tries in this one run, on two cores. Ratios compare with transforms of one image at
+a time on the same images in the same run: torchvision's where it is installed, and the same ones written out below as
+plainly as can be, which are several times as fast.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image, ImageEnhance
+from torch import Tensor
+
+from potluck.data import Transform, load, partition, pools
+from potluck.data.sources import Source, names
+from potluck.draws import spread
+from potluck.errors import DataError
+
+IMAGES, BATCH, SINGLE = 10_000, 512, 2_000
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def best(tries: int, work: Callable[[], object]) -> float:
+    """Seconds of the quickest of several tries."""
+    seconds = []
+    for _ in range(tries):
+        begin = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds)
+
+
+def line(what: str, seconds: float, note: str = "") -> None:
+    """One result."""
+    print(f"  {what:<58}{seconds:8.3f} s   {note}".rstrip())
+
+
+# ---- one image at a time ------------------------------------------------------------------------------------------
+
+
+def to_tensor(picture: Image.Image) -> Tensor:
+    """An image as numbers from 0 to 1, channels first, normalised."""
+    values = torch.from_numpy(np.array(picture)).permute(2, 0, 1).contiguous().float().div(255)
+    mean, std = torch.as_tensor(MEAN).view(-1, 1, 1), torch.as_tensor(STD).view(-1, 1, 1)
+    return values.sub_(mean).div_(std)
+
+
+def integer(below: int) -> int:
+    """A random number from 0."""
+    return int(torch.randint(0, below, (1,)))
+
+
+def between(low: float, high: float) -> float:
+    """A random number."""
+    return float(torch.empty(1).uniform_(low, high))
+
+
+def release_alone(picture: Image.Image) -> Tensor:
+    """Flip, erase and shift, on tensors, as the papers' released code does."""
+    x = to_tensor(picture)
+    height, width = x.shape[1:]
+    if torch.rand(1) < 0.5:
+        x = x.flip(-1)
+    if torch.rand(1) < 0.5:
+        for _ in range(10):
+            area = height * width * between(0.04, 0.2)
+            ratio = math.exp(between(math.log(0.5), math.log(2)))
+            tall, wide = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if tall < height and wide < width:
+                top, left = integer(height - tall + 1), integer(width - wide + 1)
+                x = x.clone()
+                x[:, top : top + tall, left : left + wide] = 0
+                break
+    padded = F.pad(x, (4, 4, 4, 4))
+    top, left = integer(9), integer(9)
+    return padded[:, top : top + height, left : left + width]
+
+
+def random_part(width: int, height: int) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of a random part."""
+    for _ in range(10):
+        area = height * width * between(0.2, 1)
+        ratio = math.exp(between(math.log(3 / 4), math.log(4 / 3)))
+        wide, tall = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < wide <= width and 0 < tall <= height:
+            top, left = integer(height - tall + 1), integer(width - wide + 1)
+            return left, top, left + wide, top + tall
+    return 0, 0, width, height
+
+
+def turned(picture: Image.Image, by: float) -> Image.Image:
+    """Another hue."""
+    hue, saturation, value = picture.convert("HSV").split()
+    shifted = np.array(hue, dtype=np.uint8) + np.uint8(int(by * 255) % 256)
+    return Image.merge("HSV", (Image.fromarray(shifted), saturation, value)).convert("RGB")
+
+
+def views_alone(picture: Image.Image) -> Tensor:
+    """Crop, flip and change colours, on Pillow's images, as FedClassAvg's released code does."""
+    picture = picture.crop(random_part(*picture.size)).resize(picture.size, Image.Resampling.BILINEAR)
+    if torch.rand(1) < 0.5:
+        picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    if torch.rand(1) < 0.8:
+        brightness, contrast, saturation = between(0.6, 1.4), between(0.6, 1.4), between(0.6, 1.4)
+        hue = between(-0.1, 0.1)
+        for change in torch.randperm(4).tolist():
+            if change == 0:
+                picture = ImageEnhance.Brightness(picture).enhance(brightness)
+            elif change == 1:
+                picture = ImageEnhance.Contrast(picture).enhance(contrast)
+            elif change == 2:
+                picture = ImageEnhance.Color(picture).enhance(saturation)
+            else:
+                picture = turned(picture, hue)
+    if torch.rand(1) < 0.2:
+        picture = picture.convert("L").convert("RGB")
+    return to_tensor(picture)
+
+
+def from_torchvision() -> dict[str, Callable[[Image.Image], Tensor]]:
+    """The same two, made of torchvision's own transforms; empty where it is not installed."""
+    try:
+        from torchvision import transforms  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        return {}
+    finish = [transforms.ToTensor(), transforms.Normalize(MEAN, STD)]
+    jitter = transforms.ColorJitter(0.4, 0.4, 0.4, 0.1)
+    return {
+        "release": transforms.Compose(
+            [
+                *finish,
+                transforms.RandomHorizontalFlip(),
+                transforms.RandomErasing(0.5, (0.04, 0.2), (0.5, 2)),
+                transforms.RandomCrop(32, padding=4),
+            ]
+        ),
+        "two-views": transforms.Compose(
+            [
+                transforms.RandomResizedCrop(32, scale=(0.2, 1)),
+                transforms.RandomHorizontalFlip(),
+                transforms.RandomApply([jitter], 0.8),
+                transforms.RandomGrayscale(0.2),
+                *finish,
+            ]
+        ),
+    }
+
+
+# ---- what is measured ---------------------------------------------------------------------------------------------
+
+
+def loading(data_dir: Path | None) -> Source:
+    """Load every data set that is there; CIFAR-10, or noise in its shape."""
+    print("load (files in the system's cache; every checksum compared)")
+    cifar = None
+    for name in names():
+        try:
+            source = load(name, data_dir)
+        except DataError:
+            print(f"  {name:<58}not here")
+            continue
+        line(name, best(2, lambda: load(name, data_dir)))  # noqa: B023 - called at once
+        if name == "cifar-10":
+            cifar = source
+
+            def normalised() -> Tensor:
+                fresh = load("cifar-10", data_dir)
+                return Transform(fresh.mean, fresh.std).plain(fresh.x, torch.float32)
+
+            line("cifar-10 to normalised tensors", best(3, normalised), "bar: 2 s")
+    if cifar is not None:
+        return cifar
+    noise = torch.randint(0, 256, (60_000, 3, 32, 32), dtype=torch.uint8)
+    return Source("noise", noise, torch.arange(60_000) % 10, tuple("abcdefghij"), MEAN, STD, 50_000, "release")
+
+
+def dealing(source: Source) -> None:
+    """Deal labels in CIFAR's numbers."""
+    print("\npartition (40,000 + 10,000 + 10,000 labels)")
+    rows = pools(source, source.default_split, key=0)
+    ten = {pool: source.y[own] for pool, own in rows.items()}
+    hundred = {pool: torch.arange(len(own)) % 100 for pool, own in rows.items()}
+    for labels, classes, spec, clients, bar in (
+        (ten, 10, "pathological:2", 100, ""),
+        (hundred, 100, "pathological:10", 100, "bar: 1 s"),
+        (hundred, 100, "dirichlet:0.5", 100, "bar: 1 s"),
+        (hundred, 100, "balanced-dirichlet:0.5", 100, "bar: 1 s"),
+        (ten, 10, "two-classes", 100, ""),
+        (ten, 10, "pathological:2", 10_000, "bar: 10 s"),
+        (ten, 10, "two-classes", 10_000, "bar: 10 s"),
+        (ten, 10, "balanced-dirichlet:0.5", 10_000, "bar: 10 s"),
+        (hundred, 100, "balanced-dirichlet:0.5", 10_000, "bar: 10 s"),
+        (ten, 10, "iid", 10_000, "bar: 10 s"),
+    ):
+        seconds = best(2, lambda: partition(spec, labels, classes, clients, key=1))  # noqa: B023 - called at once
+        line(f"{spec}, {classes} classes, {clients:,} clients", seconds, bar)
+
+
+def augmenting(source: Source) -> None:
+    """Augment and normalise images, in batches and one by one."""
+    print(f"\naugment and normalise {IMAGES:,} images of CIFAR-10, from bytes")
+    x, keys = source.x[:IMAGES], spread(0, torch.arange(IMAGES))
+    theirs = from_torchvision()
+    pictures = list(x[:SINGLE].permute(0, 2, 3, 1).contiguous().numpy())
+    for name, alone in (("release", release_alone), ("two-views", views_alone)):
+        transform = Transform(MEAN, STD, name)
+
+        def batches(size: int) -> None:
+            for start in range(0, IMAGES, size):
+                part = slice(start, start + size)
+                transform.augmented(x[part], keys[part], torch.float32)  # noqa: B023 - called at once
+
+        at_once = best(5, lambda: batches(IMAGES))
+        line(f"{name}, in one call", at_once)
+        line(f"{name}, in batches of {BATCH}", best(5, lambda: batches(BATCH)))
+        for whose, change in (("written out", alone), ("torchvision", theirs.get(name))):
+            if change is None:
+                continue
+
+            def one_by_one() -> Tensor:
+                return torch.stack([change(Image.fromarray(picture)) for picture in pictures])  # noqa: B023
+
+            single = best(3, one_by_one) * IMAGES / SINGLE
+            line(f"{name}, one by one, {whose} (of {SINGLE:,})", single, f"{single / at_once:.1f} times as long")
+
+
+def main() -> None:
+    """Measure everything."""
+    torch.set_num_threads(2)
+    data_dir = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    print(f"PyTorch {torch.__version__}, two threads\n")
+    source = loading(data_dir)
+    dealing(source)
+    augmenting(source)
+
+
+if __name__ == "__main__":
+    main()

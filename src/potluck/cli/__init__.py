@@ -1,0 +1,48 @@
+"""The command line: ``potluck run``, ``resume``, ``show``, ``models``, ``data``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from potluck import __version__
+from potluck.cli import data, models, runs
+from potluck.errors import PotluckError
+
+app = typer.Typer(
+    name="potluck",
+    help="Federated learning where every client brings its own network.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(runs.app)
+app.add_typer(models.app)
+app.add_typer(data.app)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Federated learning where every client brings its own network."""
+
+
+def main() -> None:
+    """Run the command line; a mistake ends in one clear message and exit code 2."""
+    try:
+        app()
+    except (PotluckError, OSError) as error:
+        # An OSError is what nobody foresaw: a folder that vanished, standard output on a disk that is full.
+        typer.echo(f"potluck: {error}", err=True)
+        sys.exit(2)
