@@ -1,0 +1,38 @@
+"""The algorithms written out equation by equation: slow, in float64, to lay beside the papers."""
+
+from .common import (
+    Batches,
+    Forward,
+    LiteralClient,
+    Params,
+    Rule,
+    aggregate,
+    copied,
+    cross_entropy,
+    descend,
+    gradient,
+    samples,
+    selected,
+    trainable,
+)
+from .fedavg import fedavg
+from .pfedes import pfedes, pfedes_simultaneous
+
+__all__ = [
+    "Batches",
+    "Forward",
+    "LiteralClient",
+    "Params",
+    "Rule",
+    "aggregate",
+    "copied",
+    "cross_entropy",
+    "descend",
+    "fedavg",
+    "gradient",
+    "pfedes",
+    "pfedes_simultaneous",
+    "samples",
+    "selected",
+    "trainable",
+]
