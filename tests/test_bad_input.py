@@ -47,7 +47,7 @@ BAD_SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "range of models": (("pfedes", "--models", "cnn-5..1"), "a range goes upwards, as in 'cnn-1..5'"),
     "no model": (("pfedes", "--models", "cnn-1,,cnn-2"), "a name is missing"),
     "width": (("pfedes", "--models", "resnet-18@0"), "model 'resnet-18@0': '0' is no width"),
-    "width of none": (("pfedes", "--models", "cnn-1@9"), "cnn-1 has no width to choose; these have: alexnet, "),
+    "width of none": (("pfedes", "--models", "fedavg-cnn@9"), "fedavg-cnn has no width to choose; these have: "),
     "range of widths": (("pfedes", "--models", "mlp-8..9"), "the numbers are widths, which have no range"),
     "assignment": (("pfedes", "--set", "assignment=by_id"), "assignment: 'by_id' is not 'by-id' or 'random'"),
     "weights": (("pfedes", "--set", "initial_weights=own"), "'own' is not 'per-architecture' or 'per-client'"),

@@ -89,9 +89,9 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     kind = algorithms.find(config.algorithm["name"])
     _refuse_switches(config.algorithm, kind, "algorithm.")
     update: dict[str, Any] = {"algorithm": {**config.algorithm, "name": kind.name}}
-    if "equal models" in kind.needs and "models" not in settings:
-        update["models"] = "cnn-1"
     config = config.model_copy(update=update)
+    if "equal models" in config.method().needs and "models" not in settings:
+        config = config.model_copy(update={"models": "cnn-1"})
     _refuse_unwritable(config.complete())
     return config
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from potluck import draws
-from potluck.algorithms import Algorithm, find, names
+from potluck.algorithms import Algorithm, names
+from potluck.algorithms import algorithm as algorithm_of
 from potluck.client import Client, Samples, as_examples
 from potluck.contract import Task
 from potluck.data.examples import Examples
@@ -68,7 +69,7 @@ def _model_sizes(clients: Sequence[Client], shape: tuple[int, ...]) -> dict[str,
 
 def _check_needs(algorithm: Algorithm, architectures: int, widths: set[int]) -> None:
     if "equal models" in algorithm.needs and architectures > 1:
-        others = ", ".join(name for name in names() if "equal models" not in find(name).needs)
+        others = ", ".join(name for name in names() if "equal models" not in algorithm_of(name).needs)
         raise ConfigError(
             f"{algorithm.title} needs one architecture on every client, and these hold {architectures}: give all "
             f"the same (--models cnn-1), or use a method for unlike models: {others}."

@@ -81,7 +81,10 @@ def test_a_network_is_known_by_one_name(name: str, expected: str) -> None:
         ("mlp-0", r"model 'mlp-0': '0' is no width\. Give a whole number from 1 to 16384"),
         ("mlp-3-16385", "'16385' is no width"),
         ("mlp-" + 5000 * "9", "is no width"),
-        ("cnn-1@500", "cnn-1 has no width to choose; these have: alexnet, googlenet, resnet-18, shufflenet-v2"),
+        (
+            "fedavg-cnn@500",
+            "fedavg-cnn has no width to choose; these have: alexnet, googlenet, resnet-18, shufflenet-v2, cnn-1",
+        ),
         ("resnet-18@", "'' is no width"),
         ("resnet-18@wide", "'wide' is no width"),
         ("resnet-18@-5", "'-5' is no width"),

@@ -7,14 +7,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from potluck.algorithms.base import Algorithm, Need, State, Upload, mean
+from potluck.algorithms.base import Algorithm, Need, State, Upload, mean, setting
 from potluck.algorithms.fedavg import FedAvg
+from potluck.algorithms.fedclassavg import FedClassAvg
+from potluck.algorithms.fedgh import FedGH
+from potluck.algorithms.fedprox import FedProx
+from potluck.algorithms.lgfedavg import LGFedAvg
+from potluck.algorithms.pfedafm import PFedAFM
 from potluck.algorithms.pfedes import PFedES
 from potluck.algorithms.standalone import Standalone
 from potluck.errors import ConfigError, nearest
 from potluck.settings import explain
 
-__all__ = ["Algorithm", "Need", "State", "Upload", "algorithm", "find", "mean", "names", "register"]
+__all__ = ["Algorithm", "Need", "State", "Upload", "algorithm", "find", "mean", "names", "register", "setting"]
 
 _KNOWN: dict[str, type[Algorithm]] = {}
 
@@ -33,7 +38,7 @@ def register(kind: type[Algorithm]) -> type[Algorithm]:
     return kind
 
 
-for _kind in (Standalone, FedAvg, PFedES):
+for _kind in (Standalone, FedAvg, FedProx, LGFedAvg, PFedES, FedGH, PFedAFM, FedClassAvg):
     register(_kind)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from potluck.contract import Batch, Networks, Phase, Received, Round, Task
@@ -22,6 +22,18 @@ State = dict[str, Tensor]
 """What the server holds between rounds: named tensors."""
 
 Need = Literal["equal models", "equal width", "public data"]
+
+
+def setting(default: Any, description: str, *, paper: str = "not said", **limits: Any) -> Any:
+    """A setting of an algorithm.
+
+    Args:
+        default: Its value where a user gives none.
+        description: What it is, in a few words.
+        paper: The values that the algorithm's paper used, in words.
+        **limits: Its range, as for pydantic's ``Field``: ``gt``, ``ge``, ``lt``, ``le``.
+    """
+    return Field(default, description=description, json_schema_extra={"paper": paper}, **limits)
 
 
 @dataclass(frozen=True)
@@ -51,12 +63,21 @@ class Algorithm(BaseModel):
     """How its paper spells it."""
     paper: ClassVar[str]
     """Authors, title, venue and year."""
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    """What it cannot do without."""
+    venue: ClassVar[str]
+    """Authors, venue and year in a few words."""
+    down: ClassVar[str] = "nothing"
+    """What the server sends to a client, in words."""
+    up: ClassVar[str] = "nothing"
+    """What a client sends to the server, in words."""
     collects: ClassVar[Literal["train", "holdout", "public"] | None] = None
     """The data over which :meth:`collect` is summed after local training, if any."""
     enrolls: ClassVar[bool] = False
     """Whether every client takes part in a round 0 before the first."""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What it cannot do without."""
+        return frozenset()
 
     @property
     def shared(self) -> tuple[str, ...]:

@@ -20,5 +20,8 @@ class FedAvg(Algorithm):
     paper: ClassVar[str] = (
         "McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017"
     )
+    venue: ClassVar[str] = "McMahan et al., AISTATS 2017"
+    down: ClassVar[str] = "the model"
+    up: ClassVar[str] = "the model"
     needs: ClassVar[frozenset[Need]] = frozenset({"equal models"})
     shared: ClassVar[tuple[str, ...]] = ("body", "head")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from pydantic import Field
 from torch import Tensor, nn
 
-from potluck.algorithms.base import Algorithm
+from potluck.algorithms.base import Algorithm, setting
 from potluck.contract import Batch, Group, Networks, Phase, Received, Round, Task
 from potluck.models import extractor
 
@@ -33,17 +32,24 @@ class PFedES(Algorithm):
         "Yi et al., pFedES: Generalized Proxy Feature Extractor Sharing for Model Heterogeneous Personalized "
         "Federated Learning, AAAI 2025 (first version: arXiv 2023)"
     )
+    venue: ClassVar[str] = "Yi et al., AAAI 2025"
+    down: ClassVar[str] = "the extractor"
+    up: ClassVar[str] = "the extractor"
     shared: ClassVar[tuple[str, ...]] = ("extractor",)
 
-    mu: float = Field(0.1, gt=0, le=0.5, description="weight of the enhanced data in the model's loss")
-    extractor_epochs: int = Field(5, ge=1, description="epochs of step 2, training the extractor (E_fe)")
-    extractor_learning_rate: float | None = Field(
-        None, gt=0, description="learning rate of the extractor; the run's own by default"
+    mu: float = setting(
+        0.1, "weight of the enhanced data in the model's loss", gt=0, le=0.5, paper="0.1 to 0.5, best at 0.1"
     )
-    extractor_width: int = Field(8, ge=1, description="channels between the extractor's two layers")
-    extractor_layers: int = Field(2, ge=1, le=8, description="layers of the extractor")
-    training: Literal["iterative", "simultaneous"] = Field(
-        "iterative", description="the paper's two steps, or both networks at once (its ablation)"
+    extractor_epochs: int = setting(
+        5, "epochs of step 2, training the extractor (E_fe)", ge=1, paper="5, 10, 15 and 20, best at 5"
+    )
+    extractor_learning_rate: float | None = setting(
+        None, "learning rate of the extractor; the run's own by default", gt=0, paper="0.01, the run's own"
+    )
+    extractor_width: int = setting(8, "channels between the extractor's two layers", ge=1, paper="not said; code: 8")
+    extractor_layers: int = setting(2, "layers of the extractor", ge=1, le=8, paper="2")
+    training: Literal["iterative", "simultaneous"] = setting(
+        "iterative", "the paper's two steps, or both networks at once", paper="iterative; both in its ablation"
     )
 
     def networks(self, model: nn.Module, task: Task) -> dict[str, nn.Module]:

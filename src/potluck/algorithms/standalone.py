@@ -16,3 +16,4 @@ class Standalone(Algorithm):
     name: ClassVar[str] = "standalone"
     title: ClassVar[str] = "Standalone"
     paper: ClassVar[str] = "local training, the lower bound in all five papers"
+    venue: ClassVar[str] = "the lower bound"

@@ -21,7 +21,7 @@ REPRESENTATION = 500
 # Filters of the second convolution and width of the first linear layer: all in which the five networks differ.
 _WIDTHS = {1: (32, 2000), 2: (16, 2000), 3: (32, 1000), 4: (32, 800), 5: (32, 500)}
 
-_SMALLEST = 16  # 16 -> 12 -> 6 -> 2 -> 1: below this nothing is left after the second pooling
+SMALLEST = 16  # 16 -> 12 -> 6 -> 2 -> 1: below this nothing is left after the second pooling
 
 
 class CNN(nn.Module):
@@ -31,23 +31,24 @@ class CNN(nn.Module):
         number: 1 to 5.
         shape: channels, height and width of an image.
         classes: how many classes there are.
+        representation: width of the representation; the papers have 500.
 
     >>> model = CNN(5, (3, 32, 32), 10)
     >>> sum(p.numel() for p in model.parameters())
     670058
     """
 
-    def __init__(self, number: int, shape: tuple[int, ...], classes: int) -> None:
+    def __init__(self, number: int, shape: tuple[int, ...], classes: int, representation: int = REPRESENTATION) -> None:
         super().__init__()
         if number not in _WIDTHS:
             raise ModelError(f"there is no CNN-{number}: the papers have CNN-1 to CNN-5.")
-        channels, height, width = image_shape(f"CNN-{number}", shape, classes, _SMALLEST)
+        channels, height, width = image_shape(f"CNN-{number}", shape, classes, SMALLEST)
         filters, hidden = _WIDTHS[number]
         self.conv1 = nn.Conv2d(channels, 16, 5)
         self.conv2 = nn.Conv2d(16, filters, 5)
         self.fc1 = nn.Linear(filters * _left(height) * _left(width), hidden)
-        self.fc2 = nn.Linear(hidden, REPRESENTATION)
-        self.fc3 = nn.Linear(REPRESENTATION, classes)
+        self.fc2 = nn.Linear(hidden, representation)
+        self.fc3 = nn.Linear(representation, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Class scores (logits) of a batch of images."""

@@ -12,6 +12,7 @@ from functools import partial
 from torch import nn
 
 from potluck.errors import ModelError, nearest
+from potluck.models import cnn
 from potluck.models.alexnet import alexnet
 from potluck.models.classifier import REPRESENTATION
 from potluck.models.cnn import CNN
@@ -25,20 +26,22 @@ from potluck.models.shufflenet import shufflenet_v2
 # What makes a network for inputs of a shape and a number of classes; some can be asked for a width besides.
 _Builder = Callable[..., nn.Module]
 
-_WIDE: dict[str, _Builder] = {
+_CNNS: dict[str, _Builder] = {f"cnn-{number}": partial(CNN, number) for number in range(1, 6)}
+_CLASSIFIERS: dict[str, _Builder] = {
     "alexnet": alexnet,
     "googlenet": googlenet,
     "resnet-18": resnet18,
     "shufflenet-v2": shufflenet_v2,
 }
-"""Networks whose representation can be asked to be of another width: ``resnet-18@500``."""
+_WIDTHS = {**dict.fromkeys(_CLASSIFIERS, REPRESENTATION), **dict.fromkeys(_CNNS, cnn.REPRESENTATION)}
+"""The usual width of those whose representation can be asked to be of another: ``resnet-18@500``."""
 
 _BUILDERS: dict[str, _Builder] = {
-    **{f"cnn-{number}": partial(CNN, number) for number in range(1, 6)},
+    **_CNNS,
     **{f"fedproto-cnn-{number}": partial(FedProtoCNN, number) for number in range(1, 4)},
     **{f"fedproto-resnet-{number}": partial(FedProtoResNet, number) for number in range(1, 3)},
     "fedavg-cnn": FedAvgCNN,
-    **_WIDE,
+    **_CLASSIFIERS,
 }
 
 MLP_EXAMPLES = ("mlp-64", "mlp-128-64")
@@ -94,10 +97,10 @@ def known(name: str) -> str:
         raise ModelError(nearest(name, [*_BUILDERS, *MLP_EXAMPLES], "model"))
     if not at:
         return base
-    if base not in _WIDE:
-        raise ModelError(f"model {name!r}: {base} has no width to choose; these have: {', '.join(_WIDE)}.")
+    if base not in _WIDTHS:
+        raise ModelError(f"model {name!r}: {base} has no width to choose; these have: {', '.join(_WIDTHS)}.")
     wide = _width(width, name)
-    return base if wide == REPRESENTATION else f"{base}@{wide}"
+    return base if wide == _WIDTHS[base] else f"{base}@{wide}"
 
 
 def _width(number: str, name: str) -> int:

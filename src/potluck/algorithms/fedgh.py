@@ -1,0 +1,82 @@
+"""FedGH: the server trains a global header on the clients' class-averaged representations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from potluck.algorithms.base import Algorithm, Need, State, Upload, setting
+from potluck.algorithms.parts.class_means import check_class_means, class_means, class_sums
+from potluck.algorithms.parts.heads import common_head
+from potluck.contract import Batch, Networks, Received, Round, Task
+from potluck.payload import Payload
+
+
+class FedGH(Algorithm):
+    """A generalized global header for unlike feature extractors.
+
+    A client replaces its header by the global one, trains its whole model, and sends the mean representation of each
+    of its classes, over all its training samples as they are (equation 4), with the class's label. The server trains
+    the global header on these pairs by plain gradient descent (equation 5): in the order of clients and labels, one
+    step for each, or one step for each client on all of its pairs. A client predicts with the header that it trained.
+
+    A class that no client of a round has is pushed down by the others' steps and otherwise left alone. (In the
+    released code the server's optimiser holds another network, so that its header stays as it was drawn.)
+    """
+
+    name: ClassVar[str] = "fedgh"
+    title: ClassVar[str] = "FedGH"
+    paper: ClassVar[str] = (
+        "Yi et al., FedGH: Heterogeneous Federated Learning with Generalized Global Header, ACM Multimedia 2023"
+    )
+    venue: ClassVar[str] = "Yi et al., ACM MM 2023"
+    down: ClassVar[str] = "the header"
+    up: ClassVar[str] = "a mean representation per class"
+    needs: ClassVar[frozenset[Need]] = frozenset({"equal width"})
+    shared: ClassVar[tuple[str, ...]] = ("head",)
+    collects: ClassVar[Literal["train"]] = "train"
+
+    header_learning_rate: float = setting(0.01, "learning rate of the server's training", gt=0, paper="0.01")
+    header_passes: int = setting(1, "how often the server goes over what it received", ge=1, paper="1")
+    header_step: Literal["representation", "client"] = setting(
+        "representation", "what the server takes a step on: one mean representation, or all of a client", paper="both"
+    )
+
+    def server_networks(self, task: Task) -> dict[str, nn.Module]:
+        """The global header."""
+        return common_head(task)
+
+    def collect(self, net: Networks, batch: Batch, received: Received) -> dict[str, Tensor]:
+        """Representations, summed by class."""
+        return class_sums(net.body(batch.x), batch, net.task.classes)
+
+    def upload(
+        self, net: Networks, collected: Mapping[str, Tensor], received: Received, samples: int, round: Round
+    ) -> Payload:
+        """The mean representation of each of the client's classes, and its label."""
+        return Payload(class_means(collected))
+
+    def check(self, upload: Upload, state: State, task: Task) -> None:
+        """Refuse what are no class-averaged representations."""
+        check_class_means(upload, task.common_width(), task.classes, state["head.weight"].dtype)
+
+    def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
+        """Train the global header (equation 5)."""
+        weight, bias = state["head.weight"], state["head.bias"]
+        for _ in range(self.header_passes):
+            for inputs, labels in self._steps(uploads):
+                # The gradient of cross-entropy by the logits.
+                error = torch.softmax(inputs @ weight.T + bias, 1) - F.one_hot(labels, task.classes)
+                weight = weight - self.header_learning_rate * error.T @ inputs / len(labels)
+                bias = bias - self.header_learning_rate * error.mean(0)
+        return {"head.weight": weight, "head.bias": bias}
+
+    def _steps(self, uploads: Sequence[Upload]) -> Iterator[tuple[Tensor, Tensor]]:
+        for upload in uploads:
+            means, labels = upload.payload.tensors["means"], upload.payload.tensors["labels"].long()
+            size = 1 if self.header_step == "representation" else len(labels)
+            yield from zip(torch.split(means, size), torch.split(labels, size), strict=True)

@@ -1,0 +1,32 @@
+"""FedProx: FedAvg whose clients are held near the model they received."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from potluck.algorithms.base import setting
+from potluck.algorithms.fedavg import FedAvg
+from potluck.algorithms.parts.proximal import squared_distance
+from potluck.contract import Batch, Networks, Received
+
+
+class FedProx(FedAvg):
+    """Federated averaging with a proximal term: ``CE + mu / 2 * ||w - w_received||^2``.
+
+    The distance is of all learnable weights, so that its gradient is ``mu * (w - w_received)``. Like FedAvg it needs
+    one architecture on every client.
+    """
+
+    name: ClassVar[str] = "fedprox"
+    title: ClassVar[str] = "FedProx"
+    paper: ClassVar[str] = "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020"
+    venue: ClassVar[str] = "Li et al., MLSys 2020"
+
+    mu: float = setting(0.01, "weight of the proximal term", ge=0, paper="0.001, 0.01, 0.1 and 1")
+
+    def cross_entropy(self, net: Networks, batch: Batch, received: Received) -> Tensor:
+        """Cross-entropy and the proximal term."""
+        proximal = squared_distance(net, received, *self.shared)
+        return super().cross_entropy(net, batch, received) + self.mu / 2 * proximal

@@ -1,0 +1,39 @@
+"""One vector for each class that a client has: collected over its samples, sent, and checked on arrival."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from potluck.algorithms.base import Upload
+from potluck.contract import Batch
+from potluck.errors import PayloadError
+from potluck.payload import check_tensor
+
+
+def class_sums(values: Tensor, batch: Batch, classes: int) -> dict[str, Tensor]:
+    """The sum of the vectors ``values`` over the samples of each class, [classes, width], and how many there are."""
+    member = F.one_hot(batch.y, classes).to(values.dtype) * batch.weight.to(values.dtype).unsqueeze(1)
+    return {"sums": member.T @ values, "counts": member.sum(0)}
+
+
+def class_means(collected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What is sent of :func:`class_sums`: the mean of each class that the client has, and the class's label."""
+    counts = collected["counts"]
+    labels = torch.nonzero(counts).flatten()
+    return {"means": collected["sums"][labels] / counts[labels].unsqueeze(1), "labels": labels.to(torch.int32)}
+
+
+def check_class_means(upload: Upload, width: int, classes: int, dtype: torch.dtype) -> None:
+    """Refuse what is not one vector of ``width`` finite numbers for each of some classes, in their order."""
+    tensors = upload.payload.tensors
+    if tensors.keys() != {"means", "labels"}:
+        raise PayloadError(f"client {upload.client} sent {sorted(tensors)}, expected means and labels.")
+    labels = tensors["labels"]
+    check_tensor("labels", labels, (labels.numel(),), torch.int32)
+    check_tensor("means", tensors["means"], (len(labels), width), dtype)
+    if not len(labels) or bool((labels < 0).any() | (labels >= classes).any() | (labels.diff() <= 0).any()):
+        raise PayloadError(f"client {upload.client} sent labels that are no ascending classes from 0 to {classes - 1}.")
