@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from potluck import draws
-from potluck.algorithms import Algorithm, names
+from potluck.algorithms import Algorithm, Need, names
 from potluck.algorithms import algorithm as algorithm_of
 from potluck.client import Client, Samples, as_examples
 from potluck.contract import Task
@@ -35,7 +35,7 @@ def common_task(clients: Sequence[Client], algorithm: Algorithm) -> Task:
                     f"client {number} has {name} inputs of shape {tuple(examples.x.shape[1:])}, client 0 learns from "
                     f"inputs of {shape}: all clients learn one task."
                 )
-    sizes = _model_sizes(clients, shape)
+    sizes = _model_sizes(clients, shape, algorithm)
     outputs = {classes for classes, _ in sizes.values()}
     if len(outputs) > 1:
         raise ModelError(
@@ -50,8 +50,10 @@ def common_task(clients: Sequence[Client], algorithm: Algorithm) -> Task:
     return Task(shape, classes, len(clients), width=widths.pop() if len(widths) == 1 else None, model=build)
 
 
-def _model_sizes(clients: Sequence[Client], shape: tuple[int, ...]) -> dict[str, tuple[int, int]]:
+def _model_sizes(clients: Sequence[Client], shape: tuple[int, ...], algorithm: Algorithm) -> dict[str, tuple[int, int]]:
     """Outputs and representation width of every architecture."""
+    # Unlike models can share a head where all have the same: one linear layer.
+    one_head = "head" in algorithm.shared and "equal models" not in algorithm.needs
     sizes: dict[str, tuple[int, int]] = {}
     for number, client in enumerate(clients):
         if client.architecture.key in sizes:
@@ -60,25 +62,40 @@ def _model_sizes(clients: Sequence[Client], shape: tuple[int, ...]) -> dict[str,
             # A model is tried out with PyTorch's own generator, which another thread may be using.
             with draws.initial_weights(0):
                 model = client.architecture.build()
-                body = split(model, shape)["body"]
-                sizes[client.architecture.key] = output_width(model, shape), output_width(body, shape)
+                parts = split(model, shape)
+                if one_head:
+                    _check_head(parts["head"], algorithm)
+                sizes[client.architecture.key] = output_width(model, shape), output_width(parts["body"], shape)
         except ModelError as error:
             raise ModelError(f"the model of client {number}: {error}") from error
     return sizes
 
 
+def _check_head(head: nn.Module, algorithm: Algorithm) -> None:
+    if {path for path, _ in head.named_parameters()} != {"weight", "bias"} or not isinstance(head, nn.Linear):
+        raise ModelError(
+            f"{algorithm.title} shares one linear layer as the head of all models, and this one's is {head}: end it in "
+            "an nn.Linear with a bias."
+        )
+
+
 def _check_needs(algorithm: Algorithm, architectures: int, widths: set[int]) -> None:
     if "equal models" in algorithm.needs and architectures > 1:
-        others = ", ".join(name for name in names() if "equal models" not in algorithm_of(name).needs)
         raise ConfigError(
             f"{algorithm.title} needs one architecture on every client, and these hold {architectures}: give all "
-            f"the same (--models cnn-1), or use a method for unlike models: {others}."
+            f"the same (--models cnn-1), or use a method for unlike models: {_without('equal models')}."
         )
     if "equal width" in algorithm.needs and len(widths) > 1:
         raise ConfigError(
             f"{algorithm.title} needs representations of one width on every client, and these have "
-            f"{', '.join(map(str, sorted(widths)))}: end every body in a layer of the same width."
+            f"{', '.join(map(str, sorted(widths)))}: end every body in a layer of the same width (by name: "
+            f"--models resnet-18@500,cnn-1..5), or use a method that takes any: "
+            f"{_without('equal models', 'equal width')}."
         )
+
+
+def _without(*needs: Need) -> str:
+    return ", ".join(name for name in names() if not algorithm_of(name).needs & set(needs))
 
 
 def _check_samples(clients: Sequence[Client], classes: int) -> None:

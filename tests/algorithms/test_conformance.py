@@ -24,8 +24,20 @@ def test_every_algorithm(name: str) -> None:
     check_algorithm(algorithm(name))
 
 
-def test_pfedes_simultaneous() -> None:
-    check_algorithm(algorithm("pfedes", {"training": "simultaneous"}))
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("pfedes", {"training": "simultaneous"}),
+        ("fedgh", {"header_step": "client", "header_passes": 2}),
+        ("pfedafm", {"training": "end-to-end", "mixing": "free"}),
+        ("pfedafm", {"predict_with": "small", "aggregation": "last"}),
+        ("fedclassavg", {"contrast": "release"}),
+        ("fedclassavg", {"contrast": "off", "share": "all"}),
+        ("fedclassavg", {"averaging": False, "rho": 0}),
+    ],
+)
+def test_every_variant(name: str, settings: dict[str, object]) -> None:
+    check_algorithm(algorithm(name, settings))
 
 
 class TakenName(Standalone):

@@ -77,16 +77,7 @@ def overview(
     >>> overview("cnn-5").models
     [ModelSize(name='cnn-5', parameters=670058, representation=500, flops=5751600, bytes=2680232)]
     """
-    if data is not None and (shape is not None or classes is not None):
-        raise ConfigError(
-            "a data set says itself what shape and classes it has: give --data, or --shape and --classes."
-        )
-    if data is not None:
-        source = sources.load(data, data_dir)
-        inputs, outputs = source.shape, source.classes
-    else:
-        inputs = _SHAPE if shape is None else parse_shape(shape)
-        outputs = _CLASSES if classes is None else classes
+    inputs, outputs = inputs_of(shape, classes, data, data_dir)
     if spec is not None:
         # Whoever names a network wants to know why it does not fit.
         names = dict.fromkeys(models.assignment(spec))
@@ -100,6 +91,20 @@ def overview(
     if not rows:
         raise ModelError(f"no network can take inputs of shape {list(inputs)} with {outputs} classes.")
     return Overview(inputs, outputs, rows, unfit, complete=True)
+
+
+def inputs_of(
+    shape: str | None, classes: int | None, data: str | None, data_dir: str | Path | None
+) -> tuple[tuple[int, ...], int]:
+    """The shape of one input and the number of classes: as given, of a data set, or else CIFAR-10's."""
+    if data is None:
+        return _SHAPE if shape is None else parse_shape(shape), _CLASSES if classes is None else classes
+    if shape is not None or classes is not None:
+        raise ConfigError(
+            "a data set says itself what shape and classes it has: give --data, or --shape and --classes."
+        )
+    source = sources.load(data, data_dir)
+    return source.shape, source.classes
 
 
 def measure(name: str, shape: tuple[int, ...], classes: int) -> ModelSize:

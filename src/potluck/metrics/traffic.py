@@ -1,0 +1,89 @@
+"""What an algorithm sends per client and round: tried out between two clients and a server, without any training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from potluck import models
+from potluck.algorithms import Algorithm, State, Upload
+from potluck.client import Client
+from potluck.contract import Batch, Networks, Round
+from potluck.draws import initial_weights
+from potluck.errors import ConfigError
+from potluck.joining import common_task
+from potluck.payload import Payload
+
+_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that one client receives and sends in a round: of the numbers alone, and as encoded on the wire."""
+
+    down: int
+    up: int
+    encoded_down: int
+    encoded_up: int
+
+
+def measure_traffic(
+    algorithm: Algorithm, names: Sequence[str], shape: tuple[int, ...], classes: int, held: int, public: int = 1000
+) -> Traffic:
+    """Let two clients and the server exchange what they do in two rounds, and take what a client does in the second.
+
+    Args:
+        algorithm: With its settings.
+        names: Networks of the clients; the two take the first two of them, or both the first if they must be equal.
+        shape: Shape of one input.
+        classes: Number of classes.
+        held: How many of them a client has.
+        public: Samples that everybody may see, where the algorithm needs them.
+    """
+    if not 1 <= held <= classes:
+        raise ConfigError(f"a client cannot hold {held} of {classes} classes: give a number from 1 to {classes}.")
+    taken = [names[0 if "equal models" in algorithm.needs else number % len(names)] for number in range(2)]
+    samples = torch.zeros(held, *shape), torch.arange(held)
+    with initial_weights(0):
+        clients = [Client(models.build(name, shape, classes), train=samples) for name in taken]
+        task = replace(common_task(clients, algorithm), public=public if "public data" in algorithm.needs else 0)
+        held_networks = [algorithm.networks(client.architecture.build(), task) for client in clients]
+        state = algorithm.server_state(task)
+        for number in range(0 if algorithm.enrolls else 1, _ROUNDS):
+            round = Round(number, _ROUNDS)
+            uploads = [
+                Upload(client, _exchange(algorithm, Networks(modules, task=task), state, client, samples, round)[1])
+                for client, modules in enumerate(held_networks)
+            ]
+            state = algorithm.aggregate(state, uploads, round, task)
+        last = Networks(held_networks[0], task=task)
+        down, up = _exchange(algorithm, last, state, 0, samples, Round(_ROUNDS, _ROUNDS))
+    return Traffic(down.tensor_bytes, up.tensor_bytes, down.encoded_bytes, up.encoded_bytes)
+
+
+@torch.no_grad()
+def _exchange(
+    algorithm: Algorithm,
+    net: Networks,
+    state: State,
+    client: int,
+    samples: tuple[torch.Tensor, torch.Tensor],
+    round: Round,
+) -> tuple[Payload, Payload]:
+    """What a client receives and sends in a round. Noise stands for training, so that no update is empty."""
+    down = algorithm.broadcast(state, client, round)
+    received = algorithm.receive(down, net.task)
+    for module in net.modules.values():
+        module.eval()
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=1e-3)
+    collected = {}
+    if algorithm.collects is not None:
+        x, y = samples
+        if algorithm.collects == "public":
+            x, y = torch.zeros(net.task.public, *net.task.shape), torch.zeros(net.task.public, dtype=torch.int64)
+        index = torch.arange(len(y))
+        collected = algorithm.collect(net, Batch((x,), y, torch.ones(len(y)), index, index), received)
+    return down, algorithm.upload(net, collected, received, len(samples[1]), round)
