@@ -18,6 +18,7 @@ from .common import (
     trainable,
 )
 from .fedavg import fedavg
+from .fedprox import fedprox
 from .pfedes import pfedes, pfedes_simultaneous
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "cross_entropy",
     "descend",
     "fedavg",
+    "fedprox",
     "gradient",
     "part",
     "pfedes",
