@@ -19,6 +19,7 @@ from .common import (
 )
 from .fedavg import fedavg
 from .fedprox import fedprox
+from .lgfedavg import lgfedavg
 from .pfedes import pfedes, pfedes_simultaneous
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "fedavg",
     "fedprox",
     "gradient",
+    "lgfedavg",
     "part",
     "pfedes",
     "pfedes_simultaneous",
