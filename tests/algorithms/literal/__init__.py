@@ -18,6 +18,7 @@ from .common import (
     trainable,
 )
 from .fedavg import fedavg
+from .fedgh import averaged_representations, fedgh
 from .fedprox import fedprox
 from .lgfedavg import lgfedavg
 from .pfedes import pfedes, pfedes_simultaneous
@@ -30,10 +31,12 @@ __all__ = [
     "PartedClient",
     "Rule",
     "aggregate",
+    "averaged_representations",
     "copied",
     "cross_entropy",
     "descend",
     "fedavg",
+    "fedgh",
     "fedprox",
     "gradient",
     "lgfedavg",
