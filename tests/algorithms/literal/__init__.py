@@ -21,12 +21,14 @@ from .fedavg import fedavg
 from .fedgh import averaged_representations, fedgh
 from .fedprox import fedprox
 from .lgfedavg import lgfedavg
+from .pfedafm import MixedClient, mixed_logits, pfedafm
 from .pfedes import pfedes, pfedes_simultaneous
 
 __all__ = [
     "Batches",
     "Forward",
     "LiteralClient",
+    "MixedClient",
     "Params",
     "PartedClient",
     "Rule",
@@ -40,7 +42,9 @@ __all__ = [
     "fedprox",
     "gradient",
     "lgfedavg",
+    "mixed_logits",
     "part",
+    "pfedafm",
     "pfedes",
     "pfedes_simultaneous",
     "samples",
