@@ -18,6 +18,7 @@ from .common import (
     trainable,
 )
 from .fedavg import fedavg
+from .fedclassavg import TwoViewClient, contrastive_loss, distance, fedclassavg
 from .fedgh import averaged_representations, fedgh
 from .fedprox import fedprox
 from .lgfedavg import lgfedavg
@@ -32,12 +33,16 @@ __all__ = [
     "Params",
     "PartedClient",
     "Rule",
+    "TwoViewClient",
     "aggregate",
     "averaged_representations",
+    "contrastive_loss",
     "copied",
     "cross_entropy",
     "descend",
+    "distance",
     "fedavg",
+    "fedclassavg",
     "fedgh",
     "fedprox",
     "gradient",
