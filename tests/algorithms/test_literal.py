@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from .literal import (
-    LiteralClient,
     Params,
     Rule,
     aggregate,
@@ -25,36 +24,13 @@ from .literal import (
     pfedes,
     pfedes_simultaneous,
 )
+from .tiny import make, miss, number, one_by_one
 
 Pfedes = Callable[..., tuple[Params, list[Params]]]
 
 
-def line(params: Params, x: Tensor) -> Tensor:
-    return torch.stack([params["w"] * x, torch.zeros_like(x)], dim=1)
-
-
 def scale(theta: Params, x: Tensor) -> Tensor:
     return theta["a"] * x
-
-
-def number(name: str, value: float) -> Params:
-    return {name: torch.tensor(value, dtype=torch.float64)}
-
-
-def make(w: float, *xs: float) -> LiteralClient:
-    """A client whose samples are all of class 0."""
-    x = torch.tensor(xs, dtype=torch.float64)
-    return LiteralClient(line, number("w", w), x, torch.zeros(len(xs), dtype=torch.long))
-
-
-def one_by_one(count: int) -> Callable[[int, int, int], list[list[int]]]:
-    """In every phase ``count`` batches, each the first sample alone."""
-    return lambda _round, _client, _phase: [[0]] * count
-
-
-def miss(z: float) -> float:
-    """1 - sigmoid(z)."""
-    return 1 / (1 + math.exp(z))
 
 
 def test_cross_entropy_is_the_mean_over_the_batch() -> None:

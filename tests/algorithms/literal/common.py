@@ -4,7 +4,7 @@ Where the papers leave a choice or contradict themselves, and all transcriptions
 
 * n is the sum of n_k over the selected clients, so that the weights of a round sum to 1. The papers print the sum over
   all clients, which would shrink the average whenever some client is not selected.
-* Rounds are t = 1, ..., T with T = len(cohorts).
+* Rounds are t = 1, ..., T with T = len(cohorts). Within a round, clients come in the order of their numbers.
 * Momentum starts afresh for every client, round and phase. A round that selects nobody changes nothing.
 """
 
@@ -32,6 +32,21 @@ class LiteralClient:
     y: Tensor
 
 
+@dataclass
+class PartedClient:
+    """Client k with the parts of F_k apart; the names in ``params`` start with that of the part, "body." or "head."."""
+
+    body: Forward  # (body's parameters; x) -> representations
+    head: Forward  # (head's parameters; representations) -> logits
+    params: Params
+    x: Tensor
+    y: Tensor
+
+    def forward(self, params: Params, x: Tensor) -> Tensor:
+        """F_k(x) = head(body(x)). Either part is given its own parameters alone, under their full names."""
+        return self.head(part(params, "head"), self.body(part(params, "body"), x))
+
+
 @dataclass(frozen=True)
 class Rule:
     """The local optimiser: the papers' gradient descent, with what the released code adds to it."""
@@ -48,6 +63,11 @@ def copied(params: Params) -> Params:
         if value.dtype != torch.float64:
             raise TypeError(f"{name} is {value.dtype}; everything here is computed in float64")
     return {name: value.detach().clone() for name, value in params.items()}
+
+
+def part(params: Params, *networks: str) -> Params:
+    """The parameters of these networks, which are those whose names start with a network's name and a dot."""
+    return {name: value for name, value in params.items() if name.split(".")[0] in networks}
 
 
 def trainable(params: Params) -> Params:
@@ -99,14 +119,14 @@ def aggregate(uploads: dict[int, Params], n: dict[int, int]) -> Params:
     return average
 
 
-def samples(client: LiteralClient, batch: list[int]) -> tuple[Tensor, Tensor]:
+def samples(client: LiteralClient | PartedClient, batch: list[int]) -> tuple[Tensor, Tensor]:
     """(x, y) in D_k: the batch at these positions."""
     positions = torch.tensor(batch, dtype=torch.long)
     return client.x[positions], client.y[positions]
 
 
 def selected(cohort: list[int]) -> list[int]:
-    """S^t, which is a set: nobody is in it twice."""
+    """S^t, which is a set: nobody is in it twice, and the order is that of the clients' numbers."""
     if len(set(cohort)) != len(cohort):
         raise ValueError(f"a client is selected twice in {cohort}")
-    return cohort
+    return sorted(cohort)
