@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import potluck
-from potluck import draws
-from potluck.engines.batches import orders, sizes
+from potluck import Batch, Networks, Task
+from potluck.algorithms.fedclassavg import FedClassAvg
+from potluck.algorithms.pfedafm import PFedAFM
+from potluck.contract import Received
 
 from . import literal
-
-SHAPE = (2, 5, 5)
-CLASSES = 4
-SAMPLES = (11, 4, 1, 9, 6)  # unequal; one client has a single sample
-ROUNDS = 3
-TOLERANCE = 1e-9
-
-SETTINGS: dict[str, Any] = {
-    "learning_rate": 0.1, "momentum": 0.9, "weight_decay": 1e-2, "clip_norm": 0.5, "batch_size": 4, "epochs": 2,
-}  # fmt: skip
+from .twin import CLASSES, WIDTH, Twin, flat_layer, part, rule
 
 
-def flat_net(width: int) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(50, width), nn.Tanh(), nn.Linear(width, CLASSES))
-
-
-def flat_forward(p: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    hidden = torch.tanh(x.flatten(1) @ p["body.1.weight"].T + p["body.1.bias"])
-    return hidden @ p["head.weight"].T + p["head.bias"]
-
-
-def conv_net() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(2, 3, 3), nn.Sigmoid(), nn.Flatten(), nn.Linear(27, CLASSES))
-
-
-def conv_forward(p: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    hidden = torch.sigmoid(F.conv2d(x, p["body.0.weight"], p["body.0.bias"]))
-    return hidden.flatten(1) @ p["head.weight"].T + p["head.bias"]
+def whole(twin: Twin) -> list[literal.LiteralClient]:
+    """The clients with their models in one piece."""
+    return [literal.LiteralClient(c.forward, part(c.params, "body", "head"), c.x, c.y) for c in twin.literal]
 
 
 def extract(p: Mapping[str, Tensor], x: Tensor) -> Tensor:
@@ -50,86 +30,18 @@ def extract(p: Mapping[str, Tensor], x: Tensor) -> Tensor:
     return F.conv2d(hidden, p["extractor.2.weight"], p["extractor.2.bias"], padding=1).clamp(min=0)
 
 
-def part(state: Mapping[str, Tensor], *names: str) -> dict[str, Tensor]:
-    return {path: tensor.clone() for path, tensor in state.items() if path.startswith(tuple(f"{n}." for n in names))}
-
-
-class Twin:
-    """A federation, and the same clients for the transcription, before any round."""
-
-    def __init__(self, algorithm: str, seed: int, kinds: list[str], **settings: Any) -> None:
-        makers: dict[str, tuple[Callable[[], nn.Module], literal.Forward]] = {
-            "flat": (lambda: flat_net(7), flat_forward),
-            "wide": (lambda: flat_net(12), flat_forward),
-            "conv": (conv_net, conv_forward),
-        }
-        generator = torch.Generator().manual_seed(seed)
-        clients, self.literal = [], []
-        for number, count in enumerate(SAMPLES):
-            make, forward = makers[kinds[number % len(kinds)]]
-            with draws.initial_weights(seed + number % len(kinds)):
-                model = make().double()
-            x = torch.randn(count, *SHAPE, generator=generator, dtype=torch.float64)
-            y = torch.randint(0, CLASSES, (count,), generator=generator)
-            clients.append(potluck.Client(model, train=(x, y), test=(x, y)))
-            self.literal.append(literal.LiteralClient(forward, {}, x, y))
-        self.federation = potluck.Federation(
-            algorithm, clients, fraction=0.6, seed=seed, device="cpu", precision="float64", **SETTINGS, **settings
-        )
-        for client, twin in zip(clients, self.literal, strict=True):
-            twin.params = part(self.state(client), "body", "head")
-        self.cohorts = [self.federation.cohort(number) for number in range(1, ROUNDS + 1)]
-
-    def state(self, client: potluck.Client) -> dict[str, Tensor]:
-        return potluck.Networks(client.networks()).state()
-
-    def batches(self, epochs: tuple[int, ...]) -> literal.Batches:
-        """The library's order of samples, as positions."""
-
-        def of(round: int, client: int, phase: int) -> list[list[int]]:
-            key = draws.fold(self.federation.config.seed, "train", round, client, phase)
-            cut = sizes(SAMPLES[client], SETTINGS["batch_size"], drop_single=False)
-            result = []
-            for epoch in range(epochs[phase]):
-                order = orders(key, epoch, SAMPLES[client], torch.device("cpu"))
-                result += [positions.tolist() for positions in torch.split(order, cut)]
-            return result
-
-        return of
-
-    def compare(self, server: Mapping[str, Tensor], held: list[dict[str, Tensor]]) -> None:
-        """Run the federation, and find everything where the transcription puts it."""
-        self.federation.run(ROUNDS)
-        close(self.federation.server, server)
-        for client, expected in zip(self.federation.clients, held, strict=True):
-            close(part(self.state(client), "body", "head"), expected)
-
-
-def close(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    assert found.keys() == expected.keys()
-    for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=TOLERANCE, atol=TOLERANCE, msg=name)
-
-
-def rule(learning_rate: float | None = None) -> literal.Rule:
-    rate = learning_rate or SETTINGS["learning_rate"]
-    return literal.Rule(rate, SETTINGS["momentum"], SETTINGS["weight_decay"], SETTINGS["clip_norm"])
-
-
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_pfedes(seed: int) -> None:
     twin = Twin("pfedes", seed, ["flat", "wide", "conv"], mu=0.3, extractor_epochs=3)
-    theta = {name: tensor.clone() for name, tensor in twin.federation.server.items()}
-    expected = literal.pfedes(twin.literal, twin.cohorts, twin.batches((2, 3)), rule(), extract, theta, mu=0.3)
-    twin.compare(*expected)
+    theta = twin.server
+    twin.compare(*literal.pfedes(whole(twin), twin.cohorts, twin.batches(2, 3), rule(), extract, theta, mu=0.3))
     assert not torch.equal(twin.federation.server["extractor.0.weight"], theta["extractor.0.weight"])
 
 
 def test_pfedes_with_a_learning_rate_of_the_extractors_own() -> None:
     twin = Twin("pfedes", 3, ["flat", "conv"], mu=0.5, extractor_epochs=1, extractor_learning_rate=0.03)
-    theta = {name: tensor.clone() for name, tensor in twin.federation.server.items()}
     expected = literal.pfedes(
-        twin.literal, twin.cohorts, twin.batches((2, 1)), rule(), extract, theta, mu=0.5, extractor_rule=rule(0.03)
+        whole(twin), twin.cohorts, twin.batches(2, 1), rule(), extract, twin.server, mu=0.5, extractor_rule=rule(0.03)
     )
     twin.compare(*expected)
 
@@ -137,9 +49,8 @@ def test_pfedes_with_a_learning_rate_of_the_extractors_own() -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_pfedes_simultaneous(seed: int) -> None:
     twin = Twin("pfedes", seed, ["flat", "conv"], mu=0.4, training="simultaneous")
-    theta = {name: tensor.clone() for name, tensor in twin.federation.server.items()}
     expected = literal.pfedes_simultaneous(
-        twin.literal, twin.cohorts, twin.batches((2,)), rule(), extract, theta, mu=0.4
+        whole(twin), twin.cohorts, twin.batches(2), rule(), extract, twin.server, mu=0.4
     )
     twin.compare(*expected)
 
@@ -147,25 +58,112 @@ def test_pfedes_simultaneous(seed: int) -> None:
 @pytest.mark.parametrize(("seed", "kind"), [(0, "flat"), (1, "conv"), (2, "conv")])
 def test_fedavg(seed: int, kind: str) -> None:
     twin = Twin("fedavg", seed, [kind])
-    initial = {name: tensor.clone() for name, tensor in twin.federation.server.items()}
-    twin.compare(*literal.fedavg(twin.literal, twin.cohorts, twin.batches((2,)), rule(), initial))
+    twin.compare(*literal.fedavg(whole(twin), twin.cohorts, twin.batches(2), rule(), twin.server))
+
+
+@pytest.mark.parametrize(("seed", "kind"), [(0, "flat"), (1, "conv"), (2, "conv")])
+def test_fedprox(seed: int, kind: str) -> None:
+    twin = Twin("fedprox", seed, [kind], mu=0.7)
+    twin.compare(*literal.fedprox(whole(twin), twin.cohorts, twin.batches(2), rule(), twin.server, mu=0.7))
 
 
 def test_standalone_is_fedavg_that_never_receives() -> None:
     """Each client alone: FedAvg with itself as the whole federation."""
     twin = Twin("standalone", 4, ["flat", "conv"])
     held = []
-    for number, client in enumerate(twin.literal):
+    for number, client in enumerate(whole(twin)):
         mine = [[number] if number in cohort else [] for cohort in twin.cohorts]
-        everyone = list(twin.literal)
-        held.append(literal.fedavg(everyone, mine, twin.batches((2,)), rule(), client.params)[0])
+        held.append(literal.fedavg(whole(twin), mine, twin.batches(2), rule(), client.params)[0])
     twin.compare({}, held)
 
 
-def test_the_case_has_what_it_is_meant_to_have() -> None:
-    """Somebody is never sampled in some seed, and cohorts differ."""
-    never = [
-        set(range(5)) - {c for cohort in Twin("standalone", s, ["flat"]).cohorts for c in cohort} for s in range(3)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_lg_fedavg(seed: int) -> None:
+    twin = Twin("lg-fedavg", seed, ["flat", "conv"])
+    twin.compare(*literal.lgfedavg(twin.literal, twin.cohorts, twin.batches(2), rule(), twin.server))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("step", ["representation", "client"])
+def test_fedgh(seed: int, step: Literal["representation", "client"]) -> None:
+    twin = Twin("fedgh", seed, ["flat", "conv"], header_step=step, header_learning_rate=0.3, header_passes=2)
+    header = twin.server
+    expected = literal.fedgh(
+        twin.literal, twin.cohorts, twin.batches(2), rule(), header, server_learning_rate=0.3, mode=step, passes=2
+    )
+    twin.compare(*expected)
+    assert not torch.equal(twin.federation.server["head.weight"], header["head.weight"])
+
+
+class SmallPFedAFM(PFedAFM):
+    """With an extractor that is smooth, for inputs of 5 pixels."""
+
+    def server_networks(self, task: Task) -> dict[str, nn.Module]:
+        return {"extractor": nn.Sequential(nn.Flatten(), nn.Linear(50, task.common_width()), nn.Tanh())}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("training", ["iterative", "end-to-end"])
+@pytest.mark.parametrize(("mixing", "aggregation"), [("bounded", "mean"), ("free", "mean"), ("bounded", "last")])
+def test_pfedafm(
+    seed: int, training: Literal["iterative", "end-to-end"], mixing: str, aggregation: Literal["mean", "last"]
+) -> None:
+    settings: dict[str, Any] = {"training": training, "mixing": mixing, "aggregation": aggregation}
+    twin = Twin(SmallPFedAFM, seed, ["flat", "conv"], mixer_learning_rate=0.5, **settings)
+    clients = [
+        literal.MixedClient(c.body, c.head, c.params, c.x, c.y, lambda p, x: flat_layer(p, x, "extractor.1"))
+        for c in twin.literal
     ]
-    assert any(never)
-    assert all(len(cohort) == 3 for cohort in Twin("standalone", 0, ["flat"]).cohorts)
+    expected = literal.pfedafm(
+        clients, twin.cohorts, twin.batches(2, 2), rule(), rule(0.5), twin.server, clamp=mixing == "bounded",
+        training=training, aggregation="last" if aggregation == "last" else "average",
+    )  # fmt: skip
+    twin.compare(*expected)
+    alpha = expected[1][twin.cohorts[-1][0]]["mixer.weight"]
+    assert not torch.equal(alpha, torch.ones(WIDTH, dtype=alpha.dtype))
+
+
+def second_view(x: Tensor) -> Tensor:
+    return 0.8 * x.flip(-1) + 0.1
+
+
+class TwoViews(FedClassAvg):
+    """With a second view that is no chance, for the transcription to know it."""
+
+    def model_loss(self, net: Networks, batch: Batch, received: Received) -> Tensor:
+        return super().model_loss(net, replace(batch, views=(batch.x, second_view(batch.x))), received)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"rho": 0},
+        {"contrast": "off"},
+        {"contrast": "release"},
+        {"averaging": False, "rho": 0},
+        {"share": "all"},
+    ],
+    ids=str,
+)
+def test_fedclassavg(seed: int, settings: dict[str, Any]) -> None:
+    settings = {"rho": 0.6, "temperature": 0.5, **settings}
+    twin = Twin(TwoViews, seed, ["conv"] if settings.get("share") == "all" else ["flat", "conv"], **settings)
+    clients = [literal.TwoViewClient(c.body, c.head, c.params, c.x, c.y, second_view(c.x)) for c in twin.literal]
+    contrast = settings.get("contrast", "normalised")
+    expected = literal.fedclassavg(
+        clients, twin.cohorts, twin.batches(2), rule(), twin.server, rho=settings["rho"], tau=0.5,
+        scaling="release" if contrast == "release" else "paper", with_contrastive=contrast != "off",
+        averaging=settings.get("averaging", True), share=settings.get("share", "classifier"),
+    )  # fmt: skip
+    twin.compare(*expected)
+
+
+def test_the_case_has_what_it_is_meant_to_have() -> None:
+    """Somebody is never sampled in some seed, cohorts differ, and some class is missing in some cohort."""
+    twins = [Twin("standalone", seed, ["flat"]) for seed in range(3)]
+    assert any(set(range(5)) - {c for cohort in twin.cohorts for c in cohort} for twin in twins)
+    assert all(len(cohort) == 3 for twin in twins for cohort in twin.cohorts)
+    present = [{int(y) for c in cohort for y in twin.literal[c].y} for twin in twins for cohort in twin.cohorts]
+    assert any(len(labels) < CLASSES for labels in present)
