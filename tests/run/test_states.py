@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from potluck.algorithms.base import State
+from potluck.algorithms.uploads import State
 from potluck.errors import RunError
 from potluck.run.states import ClientStates
 

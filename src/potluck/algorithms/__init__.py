@@ -7,15 +7,24 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from potluck.algorithms.base import Algorithm, Need, State, Upload, mean, setting
+from potluck.algorithms.base import Algorithm, Need
+from potluck.algorithms.fd import FD
+from potluck.algorithms.fedapen import FedAPEN
 from potluck.algorithms.fedavg import FedAvg
 from potluck.algorithms.fedclassavg import FedClassAvg
 from potluck.algorithms.fedgh import FedGH
+from potluck.algorithms.fedkd import FedKD
+from potluck.algorithms.fedproto import FedProto
 from potluck.algorithms.fedprox import FedProx
+from potluck.algorithms.fedtgp import FedTGP
+from potluck.algorithms.fml import FML
+from potluck.algorithms.ktpfl import KTPFL
 from potluck.algorithms.lgfedavg import LGFedAvg
 from potluck.algorithms.pfedafm import PFedAFM
 from potluck.algorithms.pfedes import PFedES
+from potluck.algorithms.settings import setting
 from potluck.algorithms.standalone import Standalone
+from potluck.algorithms.uploads import State, Upload, mean
 from potluck.errors import ConfigError, nearest
 from potluck.settings import explain
 
@@ -38,7 +47,11 @@ def register(kind: type[Algorithm]) -> type[Algorithm]:
     return kind
 
 
-for _kind in (Standalone, FedAvg, FedProx, LGFedAvg, PFedES, FedGH, PFedAFM, FedClassAvg):
+_OURS = (
+    *(Standalone, FedAvg, FedProx, LGFedAvg, PFedES, FedGH, PFedAFM, FedClassAvg),
+    *(FML, FedKD, FedAPEN, FD, FedProto, FedTGP, KTPFL),
+)
+for _kind in _OURS:
     register(_kind)
 
 

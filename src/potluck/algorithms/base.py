@@ -7,49 +7,17 @@ An algorithm is also its validated settings: its fields are what a user can set,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
+from potluck.algorithms.uploads import State, Upload, mean
 from potluck.contract import Batch, Networks, Phase, Received, Round, Task
-from potluck.errors import PayloadError
 from potluck.models.split import split
 from potluck.payload import Payload
 
-State = dict[str, Tensor]
-"""What the server holds between rounds: named tensors."""
-
 Need = Literal["equal models", "equal width", "public data"]
-
-
-def setting(default: Any, description: str, *, paper: str = "not said", **limits: Any) -> Any:
-    """A setting of an algorithm.
-
-    Args:
-        default: Its value where a user gives none.
-        description: What it is, in a few words.
-        paper: The values that the algorithm's paper used, in words.
-        **limits: Its range, as for pydantic's ``Field``: ``gt``, ``ge``, ``lt``, ``le``.
-    """
-    return Field(default, description=description, json_schema_extra={"paper": paper}, **limits)
-
-
-@dataclass(frozen=True)
-class Upload:
-    """What one client sent."""
-
-    client: int
-    payload: Payload
-
-    @property
-    def samples(self) -> int:
-        """How many training samples stand behind this upload (n_k)."""
-        samples = self.payload.meta.get("samples")
-        if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
-            raise PayloadError(f"client {self.client} sent no valid number of samples: {samples!r}.")
-        return samples
 
 
 class Algorithm(BaseModel):
@@ -161,19 +129,3 @@ class Algorithm(BaseModel):
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
         """The server's next state, from uploads in client order: by default their mean, weighted by samples."""
         return mean(uploads) if self.shared else state
-
-
-def mean(uploads: Sequence[Upload], weighted: bool = True) -> State:
-    """The mean of what the clients sent, each weighted by its share of the cohort's training samples, or equally.
-
-    The papers print n as the sum over all clients, which would shrink the weights whenever only some take part; like
-    all released code, this divides by the sum over the cohort.
-    """
-    total = sum(upload.samples for upload in uploads)
-    result: State = {}
-    for upload in uploads:
-        share = upload.samples / total if weighted else 1 / len(uploads)
-        for name, tensor in upload.payload.tensors.items():
-            part = tensor * share
-            result[name] = result[name] + part if name in result else part
-    return result

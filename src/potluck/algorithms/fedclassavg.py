@@ -8,10 +8,11 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from potluck.algorithms.base import Algorithm, Need, setting
+from potluck.algorithms.base import Algorithm, Need
 from potluck.algorithms.parts.contrastive import normalised, supervised_contrastive
 from potluck.algorithms.parts.heads import common_head
 from potluck.algorithms.parts.proximal import distance
+from potluck.algorithms.settings import setting
 from potluck.contract import Batch, Networks, Phase, Received, Round, Task
 
 _RELEASED_TEMPERATURE, _RELEASED_BASE = 100.0, 0.07

@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from potluck.algorithms.base import Algorithm, Need, State, Upload, setting
+from potluck.algorithms.base import Algorithm, Need
 from potluck.algorithms.parts.class_means import check_class_means, class_means, class_sums
 from potluck.algorithms.parts.heads import common_head
+from potluck.algorithms.settings import setting
+from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Batch, Networks, Received, Round, Task
 from potluck.payload import Payload
 

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from potluck.algorithms.base import setting
 from potluck.algorithms.fedavg import FedAvg
 from potluck.algorithms.parts.proximal import squared_distance
+from potluck.algorithms.settings import setting
 from potluck.contract import Batch, Networks, Received
 
 

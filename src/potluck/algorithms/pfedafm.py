@@ -8,8 +8,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from potluck.algorithms.base import Algorithm, Need, State, Upload, setting
+from potluck.algorithms.base import Algorithm, Need
 from potluck.algorithms.parts import small_model
+from potluck.algorithms.parts.projection import between_0_and_1
+from potluck.algorithms.settings import setting
+from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Batch, Group, Networks, Phase, Received, Round, Task
 
 
@@ -81,7 +84,7 @@ class PFedAFM(Algorithm):
 
     def phases(self, round: Round) -> Sequence[Phase]:
         """Step 1 and step 2."""
-        project = _between_0_and_1 if self.mixing == "bounded" else None
+        project = between_0_and_1 if self.mixing == "bounded" else None
         mixer = Group(("mixer",), learning_rate=self.mixer_learning_rate, project=project)
         if self.training == "end-to-end":
             return (Phase(train=("body", "head", mixer, Group(("extractor",))), loss=self.mixed_loss),)
@@ -110,7 +113,3 @@ class PFedAFM(Algorithm):
         if self.aggregation == "last":
             return dict(uploads[-1].payload.tensors)
         return super().aggregate(state, uploads, round, task)
-
-
-def _between_0_and_1(weight: Tensor) -> Tensor:
-    return weight.clamp(0, 1)

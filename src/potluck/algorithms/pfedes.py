@@ -7,7 +7,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from potluck.algorithms.base import Algorithm, setting
+from potluck.algorithms.base import Algorithm
+from potluck.algorithms.settings import setting
 from potluck.contract import Batch, Group, Networks, Phase, Received, Round, Task
 from potluck.models import extractor
 

@@ -11,7 +11,8 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from potluck.algorithms.base import Algorithm, State
+from potluck.algorithms.base import Algorithm
+from potluck.algorithms.uploads import State
 from potluck.client import Client
 from potluck.contract import Round, Task
 from potluck.data.examples import Examples

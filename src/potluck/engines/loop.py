@@ -14,7 +14,7 @@ from typing import ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
-from potluck.algorithms.base import State
+from potluck.algorithms.uploads import State
 from potluck.contract import Round
 from potluck.engines.base import Engine, Job, Outcome, Setting
 from potluck.engines.worker import Worker

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck import draws
-from potluck.algorithms.base import State
+from potluck.algorithms.uploads import State
 from potluck.client import Architecture
 from potluck.contract import Batch, Loss, Networks, Phase, Received
 from potluck.engines.base import Setting

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from potluck.algorithms.base import State
+from potluck.algorithms.uploads import State
 from potluck.errors import RunError
 from potluck.run.files import checksum, read_tensors, write_json, write_tensors
 from potluck.run.states import ClientStates, Version

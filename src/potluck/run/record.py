@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from potluck.algorithms.base import State
+from potluck.algorithms.uploads import State
 from potluck.errors import RunError
 from potluck.metrics.protocol import History
 from potluck.run.checkpoint import Checkpoint, Checkpoints

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from potluck.algorithms.base import State
+from potluck.algorithms.uploads import State
 from potluck.errors import RunError
 from potluck.run.files import read_tensors, write_tensors
 

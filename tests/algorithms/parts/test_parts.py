@@ -55,7 +55,7 @@ def test_labels_that_are_no_classes_are_refused(labels: list[int]) -> None:
 
 
 def test_other_tensors_are_refused() -> None:
-    with pytest.raises(PayloadError, match=r"client 1 sent \['means'\], expected means and labels"):
+    with pytest.raises(PayloadError, match=r"client 1 sent \['means'\], expected \['labels', 'means'\]"):
         check_class_means(Upload(1, Payload({"means": torch.zeros(1, 5)})), 5, 4, torch.float32)
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from potluck.algorithms.base import Upload
+from potluck.algorithms.uploads import Upload
 from potluck.contract import Batch
 from potluck.errors import PayloadError
 from potluck.payload import check_tensor
@@ -20,20 +20,26 @@ def class_sums(values: Tensor, batch: Batch, classes: int) -> dict[str, Tensor]:
     return {"sums": member.T @ values, "counts": member.sum(0)}
 
 
-def class_means(collected: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What is sent of :func:`class_sums`: the mean of each class that the client has, and the class's label."""
-    counts = collected["counts"]
-    labels = torch.nonzero(counts).flatten()
-    return {"means": collected["sums"][labels] / counts[labels].unsqueeze(1), "labels": labels.to(torch.int32)}
+def class_means(collected: Mapping[str, Tensor], with_counts: bool = False) -> dict[str, Tensor]:
+    """What is sent of :func:`class_sums`: the mean of each class that the client has, its label, perhaps its count."""
+    labels = torch.nonzero(collected["counts"]).flatten()
+    counts = collected["counts"][labels]
+    sent = {"means": collected["sums"][labels] / counts.unsqueeze(1), "labels": labels.to(torch.int32)}
+    return {**sent, "counts": counts.to(torch.int32)} if with_counts else sent
 
 
-def check_class_means(upload: Upload, width: int, classes: int, dtype: torch.dtype) -> None:
+def check_class_means(upload: Upload, width: int, classes: int, dtype: torch.dtype, with_counts: bool = False) -> None:
     """Refuse what is not one vector of ``width`` finite numbers for each of some classes, in their order."""
     tensors = upload.payload.tensors
-    if tensors.keys() != {"means", "labels"}:
-        raise PayloadError(f"client {upload.client} sent {sorted(tensors)}, expected means and labels.")
+    expected = ["counts", "labels", "means"] if with_counts else ["labels", "means"]
+    if sorted(tensors) != expected:
+        raise PayloadError(f"client {upload.client} sent {sorted(tensors)}, expected {expected}.")
     labels = tensors["labels"]
     check_tensor("labels", labels, (labels.numel(),), torch.int32)
     check_tensor("means", tensors["means"], (len(labels), width), dtype)
     if not len(labels) or bool((labels < 0).any() | (labels >= classes).any() | (labels.diff() <= 0).any()):
         raise PayloadError(f"client {upload.client} sent labels that are no ascending classes from 0 to {classes - 1}.")
+    if with_counts:
+        check_tensor("counts", tensors["counts"], (len(labels),), torch.int32)
+        if bool((tensors["counts"] < 1).any()):
+            raise PayloadError(f"client {upload.client} sent a class without a sample.")

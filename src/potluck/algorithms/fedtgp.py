@@ -1,0 +1,108 @@
+"""FedTGP: the server learns prototypes that keep classes apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from potluck import draws
+from potluck.algorithms.fedproto import FedProto
+from potluck.algorithms.parts.class_means import check_class_means, class_means
+from potluck.algorithms.settings import setting
+from potluck.algorithms.uploads import State, Upload
+from potluck.contract import Networks, Received, Round, Task
+from potluck.payload import Payload
+
+_NAME = "prototypes"
+_PARTS = ("embedding.weight", "0.weight", "0.bias", "2.weight", "2.bias")
+
+
+class FedTGP(FedProto):
+    """Trainable global prototypes with an adaptive margin.
+
+    Clients do as in FedProto; what they send is of the trained model. The server does not average, but trains
+    prototypes to be near what was sent for their class and far from all else: by cross-entropy over classes of the
+    negative distances, to that of the right class a margin added. The margin is the largest of the distances of a class
+    from its nearest neighbour (by the means of what was sent), and at most ``margin``. All prototypes go to every
+    client; in the first round there are none.
+    """
+
+    name: ClassVar[str] = "fedtgp"
+    title: ClassVar[str] = "FedTGP"
+    paper: ClassVar[str] = (
+        "Zhang et al., FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive Learning for Data "
+        "and Model Heterogeneity in Federated Learning, AAAI 2024"
+    )
+    venue: ClassVar[str] = "Zhang et al., AAAI 2024"
+    down: ClassVar[str] = "a prototype of every class"
+
+    pull: float = setting(10.0, "weight of the distance from the prototype (lambda)", ge=0, paper="10")
+    margin: float = setting(100.0, "the largest margin (tau)", gt=0, paper="100")
+    server_epochs: int = setting(100, "epochs of the server's training (S)", ge=1, paper="100")
+    server_learning_rate: float = setting(0.01, "learning rate of the server's training", gt=0, paper="0.01")
+    server_batch_size: int = setting(10, "batch size of the server's training", ge=1, paper="10")
+
+    def server_state(self, task: Task) -> State:
+        """The weights that prototypes are made from, and whether they have learned anything yet."""
+        width = task.common_width()
+        made = nn.ModuleDict(
+            {"embedding": nn.Embedding(task.classes, width), "0": nn.Linear(width, width), "2": nn.Linear(width, width)}
+        )
+        return {**Networks({_NAME: made}).state(), "trained": torch.zeros(1, dtype=torch.uint8)}
+
+    def broadcast(self, state: State, client: int, round: Round) -> Payload:
+        """All prototypes, once there are any."""
+        made = _prototypes(state)
+        rows = len(made) if bool(state["trained"]) else 0
+        return Payload({"values": made[:rows], "labels": torch.arange(rows, dtype=torch.int32)})
+
+    def upload(
+        self, net: Networks, collected: Mapping[str, Tensor], received: Received, samples: int, round: Round
+    ) -> Payload:
+        """The mean representation of each of the client's classes, and its label."""
+        return Payload(class_means(collected))
+
+    def check(self, upload: Upload, state: State, task: Task) -> None:
+        """Refuse what are no class-averaged representations."""
+        check_class_means(upload, task.common_width(), task.classes, state[f"{_NAME}.0.weight"].dtype)
+
+    def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
+        """Train the prototypes on what was sent, by plain gradient descent."""
+        means = torch.cat([upload.payload.tensors["means"] for upload in uploads])
+        labels = torch.cat([upload.payload.tensors["labels"] for upload in uploads]).long()
+        margin = self._margin(means, labels)
+        weights = {name: tensor for name, tensor in state.items() if name.startswith(_NAME)}
+        for epoch in range(self.server_epochs):
+            order = draws.permutation(draws.fold(round.key, "order", epoch), len(labels))
+            for rows in torch.split(order, self.server_batch_size):
+                weights = self._step(weights, means[rows], labels[rows], margin)
+        return {**weights, "trained": torch.ones(1, dtype=torch.uint8)}
+
+    def _step(self, weights: State, means: Tensor, labels: Tensor, margin: float) -> State:
+        with torch.enable_grad():
+            learning = {name: tensor.detach().requires_grad_() for name, tensor in weights.items()}
+            apart = torch.linalg.vector_norm(means.unsqueeze(1) - _prototypes(learning), dim=2)
+            loss = F.cross_entropy(-(apart + margin * F.one_hot(labels, apart.shape[1])), labels)
+            gradients = torch.autograd.grad(loss, list(learning.values()))
+        steps = zip(learning.items(), gradients, strict=True)
+        return {name: tensor.detach() - self.server_learning_rate * slope for (name, tensor), slope in steps}
+
+    def _margin(self, means: Tensor, labels: Tensor) -> float:
+        """The largest distance of a class from its nearest neighbour, and at most the margin that is set."""
+        present = torch.unique(labels)
+        if len(present) < 2:
+            return self.margin
+        centres = torch.stack([means[labels == label].mean(0) for label in present])
+        apart = torch.linalg.vector_norm(centres.unsqueeze(1) - centres, dim=2)
+        nearest = apart.masked_fill(torch.eye(len(present), dtype=torch.bool), torch.inf).amin(1)
+        return min(float(nearest.max()), self.margin)
+
+
+def _prototypes(weights: State) -> Tensor:
+    """All prototypes, of shape [classes, width]: an embedding of each class, through two layers."""
+    embedding, first, first_bias, second, second_bias = (weights[f"{_NAME}.{part}"] for part in _PARTS)
+    return (embedding @ first.T + first_bias).relu() @ second.T + second_bias

@@ -1,0 +1,122 @@
+"""KT-pFL: every client learns from its own mixture of all clients' predictions on public data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from potluck.algorithms.base import Algorithm, Need
+from potluck.algorithms.settings import setting
+from potluck.algorithms.uploads import State, Upload
+from potluck.contract import Batch, Group, Networks, Phase, Received, Round, Task
+from potluck.errors import ConfigError
+from potluck.payload import Payload
+
+_MOST_NUMBERS = 1 << 29  # 2 GiB in float32
+
+
+class KTPFL(Algorithm):
+    """Parameterized knowledge transfer.
+
+    Every client sends its soft predictions ``softmax(z / temperature)`` on the public data: once before the first
+    round, and after its training in each round it takes part in. The server keeps the latest of all clients, and a
+    matrix of coefficients c, at first all equal. Client k receives the mixture ``sum over l of c_kl soft_l``, learns
+    from it on the public data by KL divergence, and then from its own data by cross-entropy. After a round the server
+    takes gradient steps on the rows of those who took part, by
+    ``MSE(soft_k, sum of c_kl soft_l) + rho * MSE(c_k, 1 / N)``; a row is kept at or above 0, with a sum of 1.
+    """
+
+    name: ClassVar[str] = "kt-pfl"
+    title: ClassVar[str] = "KT-pFL"
+    paper: ClassVar[str] = (
+        "Zhang et al., Parameterized Knowledge Transfer for Personalized Federated Learning, NeurIPS 2021"
+    )
+    venue: ClassVar[str] = "Zhang et al., NeurIPS 2021"
+    down: ClassVar[str] = "mixed predictions on public data"
+    up: ClassVar[str] = "soft predictions on public data"
+    needs: ClassVar[frozenset[Need]] = frozenset({"public data"})
+    collects: ClassVar[Literal["public"]] = "public"
+    enrolls: ClassVar[bool] = True
+
+    temperature: float = setting(10.0, "divides logits before the softmax", gt=0, paper="10")
+    rho: float = setting(0.6, "weight that draws coefficients to 1 / N", ge=0, paper="0.6 to 0.7")
+    coefficient_learning_rate: float = setting(1.0, "learning rate of the coefficients", gt=0)
+    coefficient_steps: int = setting(1, "gradient steps on a row of coefficients in a round", ge=1)
+    transfer_epochs: int = setting(1, "epochs on the public data", ge=1, paper="1")
+    transfer_learning_rate: float | None = setting(
+        None, "learning rate on the public data; the run's own by default", gt=0, paper="0.02"
+    )
+
+    def server_state(self, task: Task) -> State:
+        """Nobody's predictions yet, and equal coefficients."""
+        numbers = task.clients * (task.public * task.classes + task.clients)
+        if numbers > _MOST_NUMBERS:
+            raise ConfigError(
+                f"KT-pFL keeps predictions of all {task.clients:,} clients on {task.public:,} public samples of "
+                f"{task.classes:,} classes and a coefficient for each pair of clients: {4 * numbers / 2**30:.1f} GiB "
+                "on the server. Use fewer clients or public samples (--set public=200)."
+            )
+        return {
+            "soft": torch.zeros(task.clients, task.public, task.classes),
+            "coefficients": torch.full((task.clients, task.clients), 1 / task.clients),
+        }
+
+    def broadcast(self, state: State, client: int, round: Round) -> Payload:
+        """The client's own mixture of all predictions."""
+        if round.number == 0:
+            return Payload()
+        return Payload({"target": torch.tensordot(state["coefficients"][client], state["soft"], 1)})
+
+    def phases(self, round: Round) -> Sequence[Phase]:
+        """Public data, then the client's own; nothing before the first round."""
+        if round.number == 0:
+            return ()
+        model = Group(("body", "head"), learning_rate=self.transfer_learning_rate)
+        return (
+            Phase(train=(model,), loss=self.transfer_loss, epochs=self.transfer_epochs, data="public"),
+            Phase(train=("body", "head"), loss=self.cross_entropy),
+        )
+
+    def transfer_loss(self, net: Networks, batch: Batch, received: Received) -> Tensor:
+        """KL divergence of the client's soft predictions from its mixture."""
+        target = received["target"][batch.index]
+        apart = torch.xlogy(target, target) - target * (net(batch.x) / self.temperature).log_softmax(1)
+        return batch.mean(apart.sum(1))
+
+    def collect(self, net: Networks, batch: Batch, received: Received) -> dict[str, Tensor]:
+        """Soft predictions, each in the row of its sample."""
+        soft = (net(batch.x) / self.temperature).softmax(1) * batch.weight.unsqueeze(1)
+        rows = soft.new_zeros(net.task.public, net.task.classes)
+        return {"soft": rows.index_add(0, batch.index, soft)}
+
+    def upload(
+        self, net: Networks, collected: Mapping[str, Tensor], received: Received, samples: int, round: Round
+    ) -> Payload:
+        """Soft predictions on all public data."""
+        return Payload({"soft": collected["soft"]})
+
+    def check(self, upload: Upload, state: State, task: Task) -> None:
+        """Refuse what are no predictions."""
+        upload.payload.require({"soft": state["soft"][0]})
+
+    def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
+        """Take the new predictions, then better the rows of those who sent them."""
+        soft, coefficients = state["soft"].clone(), state["coefficients"].clone()
+        for upload in uploads:
+            soft[upload.client] = upload.payload.tensors["soft"]
+        if round.number > 0:
+            flat = soft.flatten(1)
+            for upload in uploads:
+                coefficients[upload.client] = self._bettered(coefficients[upload.client], flat, upload.client)
+        return {"soft": soft, "coefficients": coefficients}
+
+    def _bettered(self, row: Tensor, flat: Tensor, client: int) -> Tensor:
+        for _ in range(self.coefficient_steps):
+            missed = flat[client] - row @ flat
+            slope = -2 * flat @ missed / flat.shape[1] + 2 * self.rho * (row - 1 / len(row)) / len(row)
+            row = (row - self.coefficient_learning_rate * slope).clamp(min=0)
+            row = row / row.sum()
+        return row

@@ -1,0 +1,58 @@
+"""One vector for each class, as the server keeps it and sends it: only of the classes that a client has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from potluck.algorithms.uploads import Upload
+from potluck.contract import Batch, Received
+from potluck.errors import PayloadError
+from potluck.payload import Payload, check_tensor
+
+
+def seen_classes(seen: Tensor, uploads: Sequence[Upload]) -> Tensor:
+    """Which client has which class, as a mask [clients, classes], with what the labels of these uploads tell."""
+    seen = seen.clone()
+    for upload in uploads:
+        seen[upload.client] = 0
+        seen[upload.client, upload.payload.tensors["labels"].long()] = 1
+    return seen
+
+
+def table_payload(values: Tensor, known: Tensor, wanted: Tensor) -> Payload:
+    """The known rows of a table [classes, width], for a client with a row of :func:`seen_classes`.
+
+    Of a client that has not said yet which classes it has, nobody knows them: it is sent all.
+    """
+    rows = known.bool() & (wanted.bool() | ~wanted.any())
+    labels = torch.nonzero(rows).flatten()
+    return Payload({"values": values[labels], "labels": labels.to(torch.int32)})
+
+
+def dense_table(payload: Payload, classes: int) -> Received:
+    """What arrived, as ``values`` [classes, width] and ``known`` [classes], which is 0 for classes that did not."""
+    payload.require_finite()
+    values, labels = payload.tensors["values"], payload.tensors["labels"].long()
+    check_tensor("values", values, (len(labels), *values.shape[1:]), values.dtype)
+    if bool((labels < 0).any() | (labels >= classes).any()):
+        raise PayloadError(f"labels arrived that are not from 0 to {classes - 1}.")
+    table = values.new_zeros(classes, *values.shape[1:])
+    known = values.new_zeros(classes)
+    table[labels], known[labels] = values, 1.0
+    return {"values": table, "known": known}
+
+
+def pull_to_prototypes(representation: Tensor, batch: Batch, received: Received) -> Tensor:
+    """The mean squared distance of each sample's representation from its class's prototype, where there is one."""
+    apart = (representation - received["values"][batch.y]).square().mean(1)
+    return batch.mean(apart * received["known"][batch.y])
+
+
+def nearest_prototype(representation: Tensor, received: Received, otherwise: Tensor) -> Tensor:
+    """Logits that are the larger the nearer a class's prototype is; ``otherwise`` while there are no prototypes."""
+    apart = (representation.unsqueeze(1) - received["values"]).square().mean(2)
+    known = received["known"].bool()
+    return torch.where(known.any(), (-apart).masked_fill(~known, torch.finfo(apart.dtype).min), otherwise)

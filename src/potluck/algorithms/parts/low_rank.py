@@ -1,0 +1,75 @@
+"""Weights as products of two thin matrices, where that is shorter: FedKD's way over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from potluck.errors import PayloadError
+
+LEFT, RIGHT = ":left", ":right"
+
+
+def shortened(tensors: Mapping[str, Tensor], energy: float) -> dict[str, Tensor]:
+    """Each tensor of two or more dimensions as ``name:left`` [rows, rank] and ``name:right`` [rank, ...].
+
+    The rank is the smallest, at least 1, whose singular values hold the share ``energy`` of the sum of all squares.
+    Where both parts together would not be shorter than the tensor, and for vectors, it stays as it is.
+    """
+    result: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        parts = _parts(tensor, energy) if tensor.ndim > 1 else None
+        result |= {name: tensor} if parts is None else {name + LEFT: parts[0], name + RIGHT: parts[1]}
+    return result
+
+
+class Shortener:
+    """:func:`shortened` for a server that sends the same to many clients: the last result is kept."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[dict[str, Tensor], float] | None = None
+        self._answer: dict[str, Tensor] = {}
+
+    def __call__(self, tensors: Mapping[str, Tensor], energy: float) -> dict[str, Tensor]:
+        """As :func:`shortened`."""
+        if self._asked is None or self._asked[1] != energy or not _same(self._asked[0], tensors):
+            self._asked, self._answer = (dict(tensors), energy), shortened(tensors, energy)
+        return self._answer
+
+
+def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    """Whether these are the very same tensors; a server's state is replaced, never changed in place."""
+    return one.keys() == other.keys() and all(tensor is other[name] for name, tensor in one.items())
+
+
+def _parts(tensor: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:
+    matrix = tensor.flatten(1)
+    left, values, right = torch.linalg.svd(matrix, full_matrices=False)
+    held = values.square().cumsum(0)
+    rank = 1 + int((held < energy * held[-1]).sum())
+    rank = min(rank, len(values))
+    if rank * sum(matrix.shape) >= matrix.numel():
+        return None
+    return left[:, :rank] * values[:rank], right[:rank].reshape(rank, *tensor.shape[1:])
+
+
+def restored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose parts arrived, multiplied out; a PayloadError where parts do not fit together."""
+    result: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if name.endswith(RIGHT):
+            continue
+        if not name.endswith(LEFT):
+            result[name] = tensor
+            continue
+        whole = name.removesuffix(LEFT)
+        right = tensors.get(whole + RIGHT)
+        if right is None or tensor.ndim != 2 or right.ndim < 2 or tensor.shape[1] != len(right):
+            raise PayloadError(f"the two parts of {whole!r} do not fit together.")
+        result[whole] = (tensor @ right.flatten(1)).view(-1, *right.shape[1:])
+    alone = [name for name in tensors if name.endswith(RIGHT) and name.removesuffix(RIGHT) not in result]
+    if alone:
+        raise PayloadError(f"{alone[0]!r} came without its other part.")
+    return result

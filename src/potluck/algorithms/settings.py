@@ -1,0 +1,19 @@
+"""How an algorithm states what can be set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+
+def setting(default: Any, description: str, *, paper: str = "not said", **limits: Any) -> Any:
+    """A setting of an algorithm.
+
+    Args:
+        default: Its value where a user gives none.
+        description: What it is, in a few words.
+        paper: The values that the algorithm's paper used, in words.
+        **limits: Its range, as for pydantic's ``Field``: ``gt``, ``ge``, ``lt``, ``le``.
+    """
+    return Field(default, description=description, json_schema_extra={"paper": paper}, **limits)

@@ -1,0 +1,46 @@
+"""What clients sent, and what the server keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from potluck.errors import PayloadError
+from potluck.payload import Payload
+
+State = dict[str, Tensor]
+"""What the server holds between rounds: named tensors."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What one client sent."""
+
+    client: int
+    payload: Payload
+
+    @property
+    def samples(self) -> int:
+        """How many training samples stand behind this upload (n_k)."""
+        samples = self.payload.meta.get("samples")
+        if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
+            raise PayloadError(f"client {self.client} sent no valid number of samples: {samples!r}.")
+        return samples
+
+
+def mean(uploads: Sequence[Upload], weighted: bool = True) -> State:
+    """The mean of what the clients sent, each weighted by its share of the cohort's training samples, or equally.
+
+    The papers print n as the sum over all clients, which would shrink the weights whenever only some take part; like
+    all released code, this divides by the sum over the cohort.
+    """
+    total = sum(upload.samples for upload in uploads)
+    result: State = {}
+    for upload in uploads:
+        share = upload.samples / total if weighted else 1 / len(uploads)
+        for name, tensor in upload.payload.tensors.items():
+            part = tensor * share
+            result[name] = result[name] + part if name in result else part
+    return result
