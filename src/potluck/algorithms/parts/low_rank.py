@@ -46,13 +46,18 @@ def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
 
 def _parts(tensor: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:
     matrix = tensor.flatten(1)
-    left, values, right = torch.linalg.svd(matrix, full_matrices=False)
-    held = values.square().cumsum(0)
-    rank = 1 + int((held < energy * held[-1]).sum())
-    rank = min(rank, len(values))
+    tall = matrix.shape[0] > matrix.shape[1]
+    # Singular vectors as eigenvectors of the smaller square, which is several times as fast as an SVD. Its eigenvalues
+    # are squares of singular values: hence the higher precision.
+    small = matrix.T.double() if tall else matrix.double()
+    values, vectors = torch.linalg.eigh(small @ small.T)  # ascending
+    held = values.clamp(min=0).flip(0).cumsum(0)
+    rank = min(1 + int((held < energy * held[-1]).sum()), len(values))
     if rank * sum(matrix.shape) >= matrix.numel():
         return None
-    return left[:, :rank] * values[:rank], right[:rank].reshape(rank, *tensor.shape[1:])
+    chosen = vectors[:, -rank:].to(matrix.dtype)
+    left, right = (matrix @ chosen, chosen.T) if tall else (chosen, chosen.T @ matrix)
+    return left, right.reshape(rank, *tensor.shape[1:])
 
 
 def restored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
