@@ -84,11 +84,19 @@ class Twin:
     parameters are all that the client holds.
     """
 
-    def __init__(self, algorithm: str | type[Algorithm], seed: int, kinds: list[str], **settings: Any) -> None:
+    def __init__(
+        self,
+        algorithm: str | type[Algorithm],
+        seed: int,
+        kinds: list[str],
+        samples: tuple[int, ...] = SAMPLES,
+        public: bool = False,
+        **settings: Any,
+    ) -> None:
         generator = torch.Generator().manual_seed(seed)
         clients = []
         self.literal: list[literal.PartedClient] = []
-        for number, count in enumerate(SAMPLES):
+        for number, count in enumerate(samples):
             make, body = KINDS[kinds[number % len(kinds)]]
             with draws.initial_weights(seed + number % len(kinds)):
                 model = make().double()
@@ -98,7 +106,8 @@ class Twin:
             self.literal.append(literal.PartedClient(body, head, {}, x, y))
         self.public = torch.randn(PUBLIC, *SHAPE, generator=generator, dtype=torch.float64)
         how = {"fraction": 0.6, "seed": seed, "device": "cpu", "precision": "float64", **SETTINGS, **settings}
-        self.federation = potluck.Federation(algorithm, clients, **how)
+        seen = (self.public, torch.zeros(PUBLIC, dtype=torch.int64)) if public else None
+        self.federation = potluck.Federation(algorithm, clients, public=seen, **how)
         for number, twin in enumerate(self.literal):
             twin.params = self.held(number)
         self.cohorts = [self.federation.cohort(number) for number in range(1, ROUNDS + 1)]
@@ -112,12 +121,15 @@ class Twin:
         """A copy of what a client holds."""
         return potluck.Networks(self.federation.clients[client].networks()).state()
 
-    def batches(self, *epochs: int) -> literal.Batches:
-        """The library's order of samples, as positions, where the phases of a round last so many epochs."""
+    def batches(self, *epochs: int, samples: Callable[[int], int] | None = None) -> literal.Batches:
+        """The library's order of samples, as positions, where the phases of a round last so many epochs.
+
+        A client has as many as ``samples`` says; by default its training samples.
+        """
 
         def of(round: int, client: int, phase: int) -> list[list[int]]:
             key = draws.fold(self.federation.config.seed, "train", round, client, phase)
-            count = len(self.literal[client].y)
+            count = len(self.literal[client].y) if samples is None else samples(client)
             cut = sizes(count, SETTINGS["batch_size"], drop_single=False)
             result = []
             for epoch in range(epochs[phase]):
@@ -127,9 +139,10 @@ class Twin:
 
         return of
 
-    def compare(self, server: Mapping[str, Tensor], held: list[dict[str, Tensor]]) -> None:
-        """Run the federation, and find everything where the transcription puts it."""
+    def compare(self, state: Mapping[str, Tensor], held: list[dict[str, Tensor]], server: bool = True) -> None:
+        """Run the federation, and find everything where the transcription puts it; perhaps all but the server's."""
         self.federation.run(ROUNDS)
-        close(self.federation.server, server)
+        if server:
+            close(self.federation.server, state)
         for number, expected in enumerate(held):
             close(part(self.held(number), *{path.split(".")[0] for path in expected}), expected)

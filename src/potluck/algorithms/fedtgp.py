@@ -86,7 +86,8 @@ class FedTGP(FedProto):
         with torch.enable_grad():
             learning = {name: tensor.detach().requires_grad_() for name, tensor in weights.items()}
             apart = torch.linalg.vector_norm(means.unsqueeze(1) - _prototypes(learning), dim=2)
-            loss = F.cross_entropy(-(apart + margin * F.one_hot(labels, apart.shape[1])), labels)
+            right = F.one_hot(labels, apart.shape[1]).to(apart.dtype)
+            loss = F.cross_entropy(-(apart + margin * right), labels)
             gradients = torch.autograd.grad(loss, list(learning.values()))
         steps = zip(learning.items(), gradients, strict=True)
         return {name: tensor.detach() - self.server_learning_rate * slope for (name, tensor), slope in steps}

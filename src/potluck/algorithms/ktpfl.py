@@ -61,7 +61,7 @@ class KTPFL(Algorithm):
             )
         return {
             "soft": torch.zeros(task.clients, task.public, task.classes),
-            "coefficients": torch.full((task.clients, task.clients), 1 / task.clients),
+            "coefficients": torch.full((task.clients, task.clients), 1 / task.clients, dtype=torch.float64),
         }
 
     def broadcast(self, state: State, client: int, round: Round) -> Payload:
@@ -118,5 +118,7 @@ class KTPFL(Algorithm):
             missed = flat[client] - row @ flat
             slope = -2 * flat @ missed / flat.shape[1] + 2 * self.rho * (row - 1 / len(row)) / len(row)
             row = (row - self.coefficient_learning_rate * slope).clamp(min=0)
-            row = row / row.sum()
+            total = row.sum()
+            # A step that is far too long may leave nothing above 0: start again.
+            row = torch.where(total > 0, row / total.clamp(min=torch.finfo(row.dtype).tiny), 1 / len(row))
         return row
