@@ -16,13 +16,16 @@ from .common import (
     trainable,
 )
 from .fedavg import fedavg
+from .parted import Order, PartedClient
 from .pfedes import pfedes, pfedes_simultaneous
 
 __all__ = [
     "Batches",
     "Forward",
     "LiteralClient",
+    "Order",
     "Params",
+    "PartedClient",
     "Rule",
     "aggregate",
     "copied",
