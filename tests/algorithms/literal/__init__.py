@@ -16,6 +16,7 @@ from .common import (
     trainable,
 )
 from .fedavg import fedavg
+from .fml import fml
 from .parted import Order, PartedClient
 from .pfedes import pfedes, pfedes_simultaneous
 
@@ -32,6 +33,7 @@ __all__ = [
     "cross_entropy",
     "descend",
     "fedavg",
+    "fml",
     "gradient",
     "pfedes",
     "pfedes_simultaneous",
