@@ -16,6 +16,7 @@ from .common import (
     trainable,
 )
 from .fedavg import fedavg
+from .fedkd import fedkd
 from .fml import fml
 from .parted import Order, PartedClient
 from .pfedes import pfedes, pfedes_simultaneous
@@ -33,6 +34,7 @@ __all__ = [
     "cross_entropy",
     "descend",
     "fedavg",
+    "fedkd",
     "fml",
     "gradient",
     "pfedes",
