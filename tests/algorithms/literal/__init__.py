@@ -15,6 +15,7 @@ from .common import (
     selected,
     trainable,
 )
+from .fedapen import fedapen, fedapen_predict
 from .fedavg import fedavg
 from .fedkd import fedkd
 from .fml import fml
@@ -33,6 +34,8 @@ __all__ = [
     "copied",
     "cross_entropy",
     "descend",
+    "fedapen",
+    "fedapen_predict",
     "fedavg",
     "fedkd",
     "fml",
