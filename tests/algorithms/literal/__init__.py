@@ -15,6 +15,7 @@ from .common import (
     selected,
     trainable,
 )
+from .fd import fd
 from .fedapen import fedapen, fedapen_predict
 from .fedavg import fedavg
 from .fedkd import fedkd
@@ -34,6 +35,7 @@ __all__ = [
     "copied",
     "cross_entropy",
     "descend",
+    "fd",
     "fedapen",
     "fedapen_predict",
     "fedavg",
