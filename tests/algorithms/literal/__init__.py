@@ -19,6 +19,7 @@ from .fd import fd
 from .fedapen import fedapen, fedapen_predict
 from .fedavg import fedavg
 from .fedkd import fedkd
+from .fedproto import fedproto
 from .fml import fml
 from .parted import Order, PartedClient
 from .pfedes import pfedes, pfedes_simultaneous
@@ -40,6 +41,7 @@ __all__ = [
     "fedapen_predict",
     "fedavg",
     "fedkd",
+    "fedproto",
     "fml",
     "gradient",
     "pfedes",
