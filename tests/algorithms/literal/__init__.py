@@ -20,6 +20,7 @@ from .fedapen import fedapen, fedapen_predict
 from .fedavg import fedavg
 from .fedkd import fedkd
 from .fedproto import fedproto
+from .fedtgp import fedtgp
 from .fml import fml
 from .parted import Order, PartedClient
 from .pfedes import pfedes, pfedes_simultaneous
@@ -42,6 +43,7 @@ __all__ = [
     "fedavg",
     "fedkd",
     "fedproto",
+    "fedtgp",
     "fml",
     "gradient",
     "pfedes",
