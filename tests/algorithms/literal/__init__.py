@@ -22,6 +22,7 @@ from .fedkd import fedkd
 from .fedproto import fedproto
 from .fedtgp import fedtgp
 from .fml import fml
+from .ktpfl import ktpfl
 from .parted import Order, PartedClient
 from .pfedes import pfedes, pfedes_simultaneous
 
@@ -46,6 +47,7 @@ __all__ = [
     "fedtgp",
     "fml",
     "gradient",
+    "ktpfl",
     "pfedes",
     "pfedes_simultaneous",
     "samples",
