@@ -15,7 +15,7 @@ from potluck.algorithms.fedkd import FedKD
 from potluck.algorithms.fml import FML
 
 from . import literal
-from .literal.parted import PartedClient
+from .literal.common import PartedClient
 from .twin import PUBLIC, Twin, flat_layer, part, rule
 
 KINDS = ["flat", "conv"]
@@ -82,7 +82,7 @@ def test_fedapen(seed: int) -> None:
     for member, c in zip(twin.federation._members, twin.literal, strict=True):
         (x, y), (aside_x, aside_y) = (data.take(torch.arange(len(data))) for data in (member.train, member.holdout))
         c.x, c.y = x, y
-        whole.append(PartedClient(c.body, c.head, c.params, x, y, aside_x, aside_y))
+        whole.append(PartedClient(c.body, c.head, c.params, x, y, holdout_x=aside_x, holdout_y=aside_y))
     early, late = twin.batches(2), twin.batches(0, 2)
     aside = twin.batches(3, samples=lambda client: len(twin.federation._members[client].holdout))
 

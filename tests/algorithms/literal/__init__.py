@@ -17,11 +17,19 @@ from .common import (
     selected,
     trainable,
 )
+from .fd import fd
+from .fedapen import fedapen, fedapen_predict
 from .fedavg import fedavg
 from .fedclassavg import TwoViewClient, contrastive_loss, distance, fedclassavg
 from .fedgh import averaged_representations, fedgh
+from .fedkd import fedkd
+from .fedproto import fedproto
 from .fedprox import fedprox
+from .fedtgp import fedtgp
+from .fml import fml
+from .ktpfl import ktpfl
 from .lgfedavg import lgfedavg
+from .parted import Order
 from .pfedafm import MixedClient, mixed_logits, pfedafm
 from .pfedes import pfedes, pfedes_simultaneous
 
@@ -30,6 +38,7 @@ __all__ = [
     "Forward",
     "LiteralClient",
     "MixedClient",
+    "Order",
     "Params",
     "PartedClient",
     "Rule",
@@ -41,11 +50,19 @@ __all__ = [
     "cross_entropy",
     "descend",
     "distance",
+    "fd",
+    "fedapen",
+    "fedapen_predict",
     "fedavg",
     "fedclassavg",
     "fedgh",
+    "fedkd",
+    "fedproto",
     "fedprox",
+    "fedtgp",
+    "fml",
     "gradient",
+    "ktpfl",
     "lgfedavg",
     "mixed_logits",
     "part",

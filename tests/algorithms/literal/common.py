@@ -11,7 +11,7 @@ Where the papers leave a choice or contradict themselves, and all transcriptions
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -41,6 +41,8 @@ class PartedClient:
     params: Params
     x: Tensor
     y: Tensor
+    holdout_x: Tensor | None = field(default=None, kw_only=True)
+    holdout_y: Tensor | None = field(default=None, kw_only=True)
 
     def forward(self, params: Params, x: Tensor) -> Tensor:
         """F_k(x) = head(body(x)). Either part is given its own parameters alone, under their full names."""
