@@ -50,6 +50,7 @@ def fetch(name: Name, data_dir: DataDir = None) -> None:
     A download that was interrupted goes on where it ended, and is checked
     against the published checksum.
     """
+    from potluck.data.fetch import command
     from potluck.data.fetch import fetch as get
     from potluck.report.progress import downloads
 
@@ -58,7 +59,7 @@ def fetch(name: Name, data_dir: DataDir = None) -> None:
         with downloads(console) as watch:
             folder = get(name, data_dir, watch)
     except KeyboardInterrupt:
-        say(console, f"Stopped; what has arrived is kept. Go on with it: potluck data fetch {name}")
+        say(console, f"Stopped; what has arrived is kept. Go on with it: {command(name, data_dir)}")
         raise typer.Exit(130) from None
     say(console, f"{name} is in {folder}, as published.")
 
@@ -67,16 +68,21 @@ def fetch(name: Name, data_dir: DataDir = None) -> None:
 def check(name: NameOrPath, data_dir: DataDir = None) -> None:
     """Compare the files of a data set with the published ones."""
     from potluck.data.check import check as look
+    from potluck.data.fetch import command
     from potluck.errors import DataError
 
     console = console_for()
     report = look(name, data_dir)
+    if report.problems and len(report.findings) == 1:
+        raise DataError(str(report.problems[0].problem))
     say(console, f"{name} in {report.where}")
     for finding in report.findings:
         verdict = "wrong" if finding.problem else "good "
         say(console, f"  {verdict}  {finding.file}: {finding.problem or finding.note}")
     if report.problems or report.source is None:
-        raise DataError(f"{len(report.problems)} of {len(report.findings)} files of {name} are not as they should be.")
+        wrong = ", ".join(finding.file for finding in report.problems)
+        mend = f" To get what is wrong again: {command(name, data_dir)}" if report.fetched else ""
+        raise DataError(f"of {len(report.findings)} files of {name} these are not as published: {wrong}.{mend}")
     source = report.source
     shape = "x".join(map(str, source.shape))
     say(console, f"All is well: {len(source.y):,} images of {shape}, {source.classes} classes.")
