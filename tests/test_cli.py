@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from PIL import Image
 from rich.console import Console
 
 import potluck as package
+from potluck import cli
 from potluck.config import RunConfig
 from potluck.report.terminal import result_table
 from run import tiny
@@ -176,6 +178,18 @@ def test_data_are_shown(potluck: tiny.Command, tmp_path: Path, monkeypatch: pyte
     assert potluck("run", *run).code == 0
     federation = package.open_run(tmp_path / "run")
     assert shown == [len(client.train) for client in federation.clients]
+
+
+def test_names_that_the_terminal_cannot_show(tmp_path: Path) -> None:
+    names = np.array(["Große Äpfel", "猫", "a name that is too long for any table"])
+    np.savez(tmp_path / "mine.npz", x=np.zeros((30, 4, 4), np.uint8), y=names[np.arange(30) % 3])
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(Path(cli.__file__).parents[2])}
+    command = [sys.executable, "-m", "potluck", "data", "show", "mine.npz", "--clients", "2"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert b"Gro?e ?pfel" in ran.stdout
+    assert b"a name that is too long?" in ran.stdout
+    assert b"for any table" not in ran.stdout
 
 
 def test_data_that_cannot_be_shown(potluck: tiny.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,9 +162,12 @@ def test_list(potluck: tiny.Command, digits: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COLUMNS", "200")
     ran = potluck("data", "list", "--data-dir", digits.parent)
     assert (ran.code, ran.err) == (0, "")
-    rows = {line.split()[0]: line for line in ran.out.splitlines()[3:] if line.strip()}
+    _, _, _, *lines, _, searched, advice = ran.out.splitlines()
+    rows = {first.split()[0]: (first, second.strip()) for first, second in zip(lines[::2], lines[1::2], strict=True)}
     assert list(rows) == sources.names()
-    assert str(digits) in rows["mnist"]
-    assert "carried by Potluck" in rows["fashion-mnist-10k"]
-    assert "not here; 162 MiB to fetch" in rows["cifar-10"]
-    assert "124,800 + 20,800 letters, 28x28, 26 classes" in rows["emnist-letters"]
+    assert rows["mnist"][1] == str(digits)
+    assert rows["fashion-mnist-10k"][1] == "carried by Potluck"
+    assert rows["cifar-10"][1] == "not here; 162 MiB to fetch"
+    assert rows["emnist-letters"][0].rstrip().endswith("124,800 + 20,800 letters, 28x28, 26 classes")
+    assert searched.startswith(f"Looked for in {digits.parent}, then ")
+    assert advice.endswith(f", into {digits.parent}: potluck data fetch NAME --data-dir {digits.parent}")

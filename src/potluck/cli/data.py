@@ -22,9 +22,14 @@ NameOrPath = Annotated[str, typer.Argument(help="A data set, a folder of images 
 
 @app.command("list")
 def list_(data_dir: DataDir = None) -> None:
-    """List the data sets that can be used by name, and where they are."""
+    """List the data sets that can be used by name, and where they are.
+
+    Data of your own need no name: give the path of a folder that holds one
+    folder of images per class (with a slash in it), or of an .npz file.
+    """
     from potluck.data import sources
-    from potluck.data.sources.locate import locate
+    from potluck.data.fetch import command
+    from potluck.data.sources.locate import locate, places
     from potluck.errors import DataError
     from potluck.report.data import list_table
 
@@ -40,7 +45,12 @@ def list_(data_dir: DataDir = None) -> None:
             where = None
         to_fetch = sum(download.size for download in published.forms[0].downloads)
         rows.append((name, published.about, where, to_fetch))
-    console_for().print(list_table(rows))
+    console = console_for()
+    console.print(list_table(rows))
+    searched = places(data_dir)
+    say(console, f"Looked for in {', then '.join(map(str, searched))}.")
+    if any(where is None for _, _, where, _ in rows):
+        say(console, f"To get one that is not here, into {searched[0]}: {command('NAME', data_dir)}")
 
 
 @app.command()
