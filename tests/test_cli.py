@@ -17,8 +17,9 @@ from PIL import Image
 from rich.console import Console
 
 import potluck as package
-from potluck import cli
+from potluck import algorithms, cli
 from potluck.config import RunConfig
+from potluck.data import augment, partitions
 from potluck.report.terminal import result_table
 from run import tiny
 
@@ -242,9 +243,34 @@ def test_help_tells_the_defaults(potluck: tiny.Command, monkeypatch: pytest.Monk
         assert said[1] == str(RunConfig.model_fields[name].default)
 
 
+def test_help_names_every_choice(potluck: tiny.Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    help = re.sub(r"\x1b\[[0-9;]*m", "", potluck("run", "--help").out)
+    for key in RunConfig.model_fields.keys() - {"version"}:
+        assert re.search(rf"\b{key}\b|--{key.replace('_', '-')}\b", help), key
+    for name in (*partitions.names(), *augment.names(), *algorithms.names(), "release", "official", "8:1:1", "8:2"):
+        assert re.search(rf"\b{name}\b", help), name
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", potluck("data", "show", "--help").out)
+    for name in (*partitions.names(), "release", "official", "8:1:1", "8:2"):
+        assert re.search(rf"\b{name}\b", shown), name
+    for name in ("list", "fetch", "check", "show"):
+        assert potluck("data", name, "--help").code == 0
+
+
+def test_the_split_is_a_flag(potluck: tiny.Command, tmp_path: Path) -> None:
+    command = ("run", "standalone", *tiny.ARGUMENTS, "--split", "1:1", "--out", tmp_path / "run")
+    ran = potluck(*command)
+    assert ran.code == 0
+    assert "fashion-mnist-10k, split 1:1, iid" in ran.out
+    assert tomllib.loads((tmp_path / "run/config.toml").read_text())["split"] == "1:1"
+    assert {len(client.test) for client in package.open_run(tmp_path / "run").clients} == {19}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("data", "lst"), "list"),
+        (("data", "fetch"), "name"),
         (("rnu",), "run"),
         (("run", "pfedes", "--round", "3"), "--rounds"),
         (("run", "pfedes", "--clients", "ten"), "--clients"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from potluck.cli.common import DataDir, console_for, say
+from potluck.cli.common import PARTITIONS, SPLITS, DataDir, console_for, say
 
 app = typer.Typer(
     name="data",
@@ -58,7 +58,8 @@ def fetch(name: Name, data_dir: DataDir = None) -> None:
     """Get a data set from its authors' own site, into the folder with data sets.
 
     A download that was interrupted goes on where it ended, and is checked
-    against the published checksum.
+    against the published checksum. Without a network it says which file to
+    put where.
     """
     from potluck.data.fetch import command
     from potluck.data.fetch import fetch as get
@@ -76,7 +77,10 @@ def fetch(name: Name, data_dir: DataDir = None) -> None:
 
 @app.command()
 def check(name: NameOrPath, data_dir: DataDir = None) -> None:
-    """Compare the files of a data set with the published ones."""
+    """Compare the files of a data set with the published ones, and load it.
+
+    Data of your own are loaded, which finds what is wrong with them.
+    """
     from potluck.data.check import check as look
     from potluck.data.fetch import command
     from potluck.errors import DataError
@@ -102,13 +106,25 @@ def check(name: NameOrPath, data_dir: DataDir = None) -> None:
 def show(
     name: NameOrPath,
     data_dir: DataDir = None,
-    split: Annotated[str | None, typer.Option(help=r"release, official, 8:1:1. \[default: the data set's own]")] = None,
-    partition: Annotated[str, typer.Option(help="How clients share the data.")] = "pathological:2",
+    split: Annotated[str | None, typer.Option(help=rf"{SPLITS} \[default: the data set's own]")] = None,
+    partition: Annotated[str, typer.Option(help=PARTITIONS)] = "pathological:2",
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 10,
     seed: Annotated[int, typer.Option(help="The seed of the split and the partition.")] = 0,
     out: Annotated[Path | None, typer.Option(help=r"Folder for pictures. \[default: NAME-pictures]")] = None,
 ) -> None:
-    """Print and draw a data set: its classes, some images, and which clients get what in a run."""
+    """Print and draw a data set: its classes, some images, and which clients get what in a run.
+
+    Three pictures are written: samples.png, the first images of every class;
+    classes.png, how large classes are; partition.png, which client has how
+    many of which class.
+
+    Examples:
+      potluck data show fashion-mnist-10k
+
+      potluck data show cifar-10 --partition dirichlet:0.5 --clients 20
+
+      potluck data show ./pictures --split 8:2 --out drawn
+    """
     from potluck.config import make_config
     from potluck.data import sources
     from potluck.experiment import share_out
