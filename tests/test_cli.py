@@ -181,6 +181,20 @@ def test_data_are_shown(potluck: tiny.Command, tmp_path: Path, monkeypatch: pyte
     assert shown == [len(client.train) for client in federation.clients]
 
 
+def test_classes_are_shown_as_they_are_also_where_clients_get_a_part(
+    potluck: tiny.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("mine.npz", x=np.zeros((300, 4, 4), np.uint8), y=np.arange(300) % 3)
+    # Four places for three classes: two of them have one holder, who gets half.
+    ran = potluck("data", "show", "mine.npz", "--partition", "two-classes", "--clients", "2")
+    assert "240 to train on, 30 to validate on, 30 to test on; no client gets 100 of them" in " ".join(ran.out.split())
+    assert [line.split()[:4] for line in ran.out.splitlines() if re.match(r" [012] +80 ", line)] == [
+        [str(label), "80", "10", "10"] for label in range(3)
+    ]
+    assert "per client: 80 samples to train on, 2 classes" in ran.out
+
+
 def test_names_that_the_terminal_cannot_show(tmp_path: Path) -> None:
     names = np.array(["Große Äpfel", "猫", "a name that is too long for any table"])
     np.savez(tmp_path / "mine.npz", x=np.zeros((30, 4, 4), np.uint8), y=names[np.arange(30) % 3])

@@ -128,17 +128,18 @@ def show(
     from potluck.config import make_config
     from potluck.data import sources
     from potluck.experiment import share_out
-    from potluck.report.data import balance_table, class_counts, client_table, overview
+    from potluck.report.data import balance_table, class_balance, class_counts, client_table, overview
     from potluck.report.pictures import balance_picture, partition_picture, sample_sheet, write_picture
 
     settings = {"data": name, "data_dir": data_dir, "split": split, "partition": partition, "clients": clients}
     given = {key: value for key, value in settings.items() if value is not None}
     config = make_config({"algorithm": "standalone", "seed": seed, **given})
     source = sources.load(name, data_dir)
-    counts = class_counts(source, share_out(config, source).clients)
-    balance = {pool: table.sum(0) for pool, table in counts.items()}
+    shares = share_out(config, source)
+    counts = class_counts(source, shares.clients)
+    balance = class_balance(source, shares.pools)
     console = console_for()
-    console.print(overview(source, balance), balance_table(balance, source.class_names))
+    console.print(overview(source, balance, counts), balance_table(balance, source.class_names))
     console.print(client_table(counts, source.class_names))
     named, dealt = f"{source.name}, split {split or source.default_split}", f"{source.name}, {partition}, seed {seed}"
     pictures = {

@@ -29,6 +29,11 @@ def list_table(rows: Sequence[tuple[str, str, str | None, int | None]]) -> Table
     return table
 
 
+def class_balance(source: Source, pools: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """For each pool, given by its rows, how many samples of each class there are."""
+    return {pool: torch.bincount(source.y[rows], minlength=source.classes) for pool, rows in pools.items()}
+
+
 def class_counts(source: Source, rows: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
     """For each pool how many samples of each class every client has, of shape [clients, classes]."""
     return {
@@ -37,14 +42,20 @@ def class_counts(source: Source, rows: Mapping[str, Sequence[Tensor]]) -> dict[s
     }
 
 
-def overview(source: Source, balance: Mapping[str, Tensor]) -> str:
-    """A data set in one line, and how many of its samples the clients have."""
+def overview(source: Source, balance: Mapping[str, Tensor], counts: Mapping[str, Tensor]) -> str:
+    """A data set in one line: how many samples there are of what, and how many no client gets.
+
+    Args:
+        source: The data set.
+        balance: For each pool the samples of each class.
+        counts: For each pool the samples of each class at each client.
+    """
     shape = "x".join(map(str, source.shape))
     verbs = {"train": "train on", "validation": "validate on", "test": "test on"}
-    counts = {pool: int(values.sum()) for pool, values in balance.items()}
-    parts = ", ".join(f"{count:,} to {verbs[pool]}" for pool, count in counts.items() if count)
-    left = len(source.y) - sum(counts.values())
-    nobody = f", {left:,} are nobody's" if left else ""
+    totals = {pool: int(values.sum()) for pool, values in balance.items()}
+    parts = ", ".join(f"{total:,} to {verbs[pool]}" for pool, total in totals.items() if total)
+    left = sum(totals.values()) - sum(int(values.sum()) for values in counts.values())
+    nobody = f"; no client gets {left:,} of them" if left else ""
     return (
         f"[bold]{escape(source.name)}[/bold]: {len(source.y):,} images of {shape} in {source.classes} classes; "
         f"{parts}{nobody}"

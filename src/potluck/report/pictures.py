@@ -101,7 +101,7 @@ def partition_picture(counts: Tensor, class_names: Sequence[str], title: str) ->
     left, top = _MARGIN + _width(names) + 10, _MARGIN + 66
     right, bottom = left + wide * len(shown), top + tall * classes
     sheet = _Canvas(max(right + 110, _MARGIN * 2 + _width([title], 18)), bottom + 58)
-    under = f"training samples of {classes} classes at {clients} clients"
+    under = f"training samples of {classes:,} classes at {clients:,} client{'' if clients == 1 else 's'}"
     sheet.title(title, under if len(shown) == clients else f"{under}; the first {len(shown)} are shown")
     most = max(1, int(counts.max()))
     gap = 1 if wide > 4 else 0
