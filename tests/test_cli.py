@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,9 @@ from PIL import Image
 from rich.console import Console
 
 import potluck as package
+from potluck import algorithms, cli
 from potluck.config import RunConfig
+from potluck.data import augment, partitions
 from potluck.report.terminal import result_table
 from run import tiny
 
@@ -178,6 +181,32 @@ def test_data_are_shown(potluck: tiny.Command, tmp_path: Path, monkeypatch: pyte
     assert shown == [len(client.train) for client in federation.clients]
 
 
+def test_classes_are_shown_as_they_are_also_where_clients_get_a_part(
+    potluck: tiny.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("mine.npz", x=np.zeros((300, 4, 4), np.uint8), y=np.arange(300) % 3)
+    # Four places for three classes: two of them have one holder, who gets half.
+    ran = potluck("data", "show", "mine.npz", "--partition", "two-classes", "--clients", "2")
+    assert "240 to train on, 30 to validate on, 30 to test on; no client gets 100 of them" in " ".join(ran.out.split())
+    assert [line.split()[:4] for line in ran.out.splitlines() if re.match(r" [012] +80 ", line)] == [
+        [str(label), "80", "10", "10"] for label in range(3)
+    ]
+    assert "per client: 80 samples to train on, 2 classes" in ran.out
+
+
+def test_names_that_the_terminal_cannot_show(tmp_path: Path) -> None:
+    names = np.array(["Große Äpfel", "猫", "a name that is too long for any table"])
+    np.savez(tmp_path / "mine.npz", x=np.zeros((30, 4, 4), np.uint8), y=names[np.arange(30) % 3])
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(Path(cli.__file__).parents[2])}
+    command = [sys.executable, "-m", "potluck", "data", "show", "mine.npz", "--clients", "2"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert b"Gro?e ?pfel" in ran.stdout
+    assert b"a name that is too long?" in ran.stdout
+    assert b"for any table" not in ran.stdout
+
+
 def test_data_that_cannot_be_shown(potluck: tiny.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for arguments, said in (
@@ -228,9 +257,34 @@ def test_help_tells_the_defaults(potluck: tiny.Command, monkeypatch: pytest.Monk
         assert said[1] == str(RunConfig.model_fields[name].default)
 
 
+def test_help_names_every_choice(potluck: tiny.Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    help = re.sub(r"\x1b\[[0-9;]*m", "", potluck("run", "--help").out)
+    for key in RunConfig.model_fields.keys() - {"version"}:
+        assert re.search(rf"\b{key}\b|--{key.replace('_', '-')}\b", help), key
+    for name in (*partitions.names(), *augment.names(), *algorithms.names(), "release", "official", "8:1:1", "8:2"):
+        assert re.search(rf"\b{name}\b", help), name
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", potluck("data", "show", "--help").out)
+    for name in (*partitions.names(), "release", "official", "8:1:1", "8:2"):
+        assert re.search(rf"\b{name}\b", shown), name
+    for name in ("list", "fetch", "check", "show"):
+        assert potluck("data", name, "--help").code == 0
+
+
+def test_the_split_is_a_flag(potluck: tiny.Command, tmp_path: Path) -> None:
+    command = ("run", "standalone", *tiny.ARGUMENTS, "--split", "1:1", "--out", tmp_path / "run")
+    ran = potluck(*command)
+    assert ran.code == 0
+    assert "fashion-mnist-10k, split 1:1, iid" in ran.out
+    assert tomllib.loads((tmp_path / "run/config.toml").read_text())["split"] == "1:1"
+    assert {len(client.test) for client in package.open_run(tmp_path / "run").clients} == {19}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("data", "lst"), "list"),
+        (("data", "fetch"), "name"),
         (("rnu",), "run"),
         (("run", "pfedes", "--round", "3"), "--rounds"),
         (("run", "pfedes", "--clients", "ten"), "--clients"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from potluck.algorithms import find
+from potluck.data import augment, partition, partitions, sources
 from potluck.testing import check_algorithm
 
 ROOT = Path(__file__).parents[1]
@@ -24,6 +25,39 @@ def test_the_algorithm_in_the_documents_conforms() -> None:
     exec(code_blocks("docs/algorithms.md")[0], scope)  # noqa: S102 (our own document)
     assert find("shared-head") is scope["SharedHead"]
     check_algorithm(scope["SharedHead"]())
+
+
+def test_the_documents_name_all_data_sets_partitions_and_augmentations() -> None:
+    _, *sections = (ROOT / "docs/data.md").read_text().split("\n## ")
+    tables = {
+        section.splitlines()[0]: re.findall(r"^\| `([a-z][a-z0-9-]*)", section, flags=re.MULTILINE)
+        for section in sections
+    }
+    assert sorted(tables["Data sets by name"]) == sources.names()
+    assert sorted(tables["Partitions"]) == partitions.names()
+    assert sorted(tables["Augmentation"]) == augment.names()
+
+
+def test_the_documents_deal_data() -> None:
+    scope: dict[str, Any] = {}
+    exec(code_blocks("docs/data.md")[0], scope)  # noqa: S102 (our own document)
+    assert len(set(scope["source"].y[scope["first"]].tolist())) == 2
+    for line in re.findall(
+        r"potluck data show fashion-mnist-10k (--partition .*)", (ROOT / "docs/data.md").read_text()
+    ):
+        arguments, *comment = line.split("#")
+        _, spec, *clients = arguments.split()
+        number = int(clients[1]) if clients else 10
+        dealt = partition(spec, scope["labels"], scope["source"].classes, number, key=0)
+        sizes = {len(rows) for rows in dealt["train"]}
+        said = re.search(r"(\d+) (?:each|of each of 2)", comment[0]) if comment else None
+        assert said is None or sizes == {int(said[1]) * (2 if "of 2 classes" in comment[0] else 1)}
+
+
+def test_links_lead_somewhere() -> None:
+    for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+)", document.read_text()):
+            assert target.startswith("https://") or (document.parent / target).exists(), (document.name, target)
 
 
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:

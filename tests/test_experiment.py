@@ -105,3 +105,16 @@ def test_clients_start_where_they_should(monkeypatch: pytest.MonkeyPatch) -> Non
     for federation in (own, common):
         federation.run(1)
         assert federation.history.rounds[0]["loss"] > 0
+
+
+def test_clients_show_their_own_samples_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sources._SOURCES, tiny.NAME, tiny.load)
+    federation = make_federation(config(models="mlp-5", clients=3, partition="pathological:2"), None)
+    accuracy = federation.run(1).summary["client_accuracy"]
+    for client in federation.clients:
+        for examples in (client.train, client.validation, client.test):
+            assert len(examples.x) == len(examples.y) == len(examples) < len(tiny.load().y)
+            assert examples.whole_x is federation.clients[0].train.whole_x
+        assert len(set(client.train.y.tolist())) == 2
+        right = (client.predict(client.test.x) == client.test.y).double().mean()
+        assert accuracy[client.id] == pytest.approx(float(right))

@@ -184,7 +184,7 @@ def test_a_share_is_set_aside() -> None:
         assert sorted(values(member.train) + values(member.holdout)) == values(before.train)
         assert values(member.train) == sorted(values(member.train))
         assert len(before.holdout) == 0
-        assert member.train.labels.tolist() == [int(value) % 3 for value in values(member.train)]
+        assert member.train.y.tolist() == [int(value) % 3 for value in values(member.train)]
 
 
 def test_what_is_set_aside_depends_on_seed_and_client() -> None:
@@ -210,5 +210,5 @@ def test_rows_of_one_source_stay_rows_of_it() -> None:
     source = data(10)
     clients = [client(train=Examples(*source, rows=torch.tensor(rows))) for rows in ([1, 3, 5, 7, 9], [0, 2, 4])]
     members = admit(clients, HeldOut(), 0, CPU)
-    assert all(member.train.x is source[0] for member in members)
+    assert all(member.train.whole_x is source[0] for member in members)
     assert sorted(values(members[0].train) + values(members[0].holdout)) == [1, 3, 5, 7, 9]

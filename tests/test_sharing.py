@@ -70,7 +70,7 @@ def test_public_samples_reach_the_federation() -> None:
     public = federation.setting.public
     assert public is not None
     assert len(public) == 7
-    assert public.x is federation.clients[0].train.x  # one source for all, nothing copied
+    assert public.whole_x is federation.clients[0].train.whole_x  # one source for all, nothing copied
     assert make_federation(config("standalone"), None).setting.public is None
 
 

@@ -60,6 +60,9 @@ class Client:
         test: Inputs and labels to be judged by.
         validation: Inputs and labels to choose a round by.
         holdout: Samples for methods that need a share set aside; cut from ``train`` if not given.
+
+    What was given is there again under the same names, as :class:`~potluck.data.Examples`: ``client.test.x`` and
+    ``client.test.y`` are this client's own test inputs and labels.
     """
 
     def __init__(

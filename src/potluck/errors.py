@@ -43,8 +43,10 @@ def nearest(name: str, known: Iterable[str], kind: str) -> str:
 
     >>> nearest("pfedse", ["fedavg", "pfedes"], "algorithm")
     "unknown algorithm 'pfedse': did you mean 'pfedes'? Known: fedavg, pfedes."
+    >>> nearest("x", ["fedavg", "pfedes"], "algorithm")
+    "unknown algorithm 'x'. Known: fedavg, pfedes."
     """
     names = sorted(known)
     close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"unknown {kind} {name!r}: {hint}Known: {', '.join(names)}."
+    hint = f": did you mean {close[0]!r}?" if close else "."
+    return f"unknown {kind} {name!r}{hint} Known: {', '.join(names)}."

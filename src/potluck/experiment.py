@@ -29,10 +29,12 @@ class Shares:
     Attributes:
         clients: For each of the pools "train", "validation" and "test" the rows of every client.
         public: The rows that everybody may see; None where the algorithm needs none.
+        pools: The rows of each pool that were dealt; a partition may leave some of them to nobody.
     """
 
     clients: dict[str, list[Tensor]]
     public: Tensor | None
+    pools: dict[str, Tensor]
 
 
 def share_out(config: RunConfig, source: Source) -> Shares:
@@ -45,7 +47,7 @@ def share_out(config: RunConfig, source: Source) -> Shares:
         rows["train"], public = rows["train"][stay], rows["train"][aside]
     labels = {name: source.y[pool] for name, pool in rows.items()}
     parts = partition(config.partition, labels, source.classes, config.clients, key)
-    return Shares({name: [pool[part] for part in parts[name]] for name, pool in rows.items()}, public)
+    return Shares({name: [pool[part] for part in parts[name]] for name, pool in rows.items()}, public, rows)
 
 
 def make_clients(config: RunConfig, source: Source, shares: Shares | None = None) -> list[Client]:

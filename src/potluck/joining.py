@@ -24,15 +24,15 @@ def common_task(clients: Sequence[Client], algorithm: Algorithm) -> Task:
     """The task that all clients share; an error that names the client where they do not fit together."""
     if len({id(client) for client in clients}) < len(clients):
         raise ConfigError("the same client is given twice: make one Client for each participant.")
-    shape = tuple(clients[0].train.x.shape[1:])
+    shape = clients[0].train.shape
     for number, client in enumerate(clients):
         if len(client.train) == 0:
             raise DataError(f"client {number} has no training samples.")
         for name in ("train", "validation", "test", "holdout"):
             examples: Examples = getattr(client, name)
-            if len(examples) and tuple(examples.x.shape[1:]) != shape:
+            if len(examples) and examples.shape != shape:
                 raise DataError(
-                    f"client {number} has {name} inputs of shape {tuple(examples.x.shape[1:])}, client 0 learns from "
+                    f"client {number} has {name} inputs of shape {examples.shape}, client 0 learns from "
                     f"inputs of {shape}: all clients learn one task."
                 )
     sizes = _model_sizes(clients, shape, algorithm)
@@ -102,7 +102,8 @@ def _check_samples(clients: Sequence[Client], classes: int) -> None:
     seen: set[int] = set()
     for number, client in enumerate(clients):
         for examples in (client.train, client.validation, client.test, client.holdout):
-            y: Tensor = examples.y
+            # The whole source, once for all of its clients.
+            x, y = examples.whole_x, examples.whole_y
             if id(y) in seen or len(y) == 0:
                 continue
             seen.add(id(y))
@@ -111,7 +112,7 @@ def _check_samples(clients: Sequence[Client], classes: int) -> None:
                     f"client {number} has labels from {int(y.min())} to {int(y.max())}, and the models {classes} "
                     "outputs: labels count from 0."
                 )
-            if examples.x.is_floating_point() and not bool(torch.isfinite(examples.x).all()):
+            if x.is_floating_point() and not bool(torch.isfinite(x).all()):
                 raise DataError(f"client {number} has inputs that are not finite numbers: find and mend them first.")
 
 
@@ -121,7 +122,7 @@ def digest(members: Sequence[Client], setting: Setting) -> str:
     for member in members:
         content.update(member.architecture.key.encode())
         for examples in (member.train, member.validation, member.test, member.holdout):
-            content.update(examples.labels.cpu().numpy().tobytes() + b"|")
+            content.update(examples.y.cpu().numpy().tobytes() + b"|")
     return content.hexdigest()
 
 
@@ -132,12 +133,13 @@ def public_samples(public: Samples | None, algorithm: Algorithm, task: Task) -> 
             raise ConfigError(f"{algorithm.title} needs samples that everybody may see: give public=(inputs, labels).")
         return None
     examples = as_examples(public)
-    if len(examples) == 0 or tuple(examples.x.shape[1:]) != task.shape:
+    if len(examples) == 0 or examples.shape != task.shape:
         raise DataError(
-            f"the public data are {len(examples)} samples of shape {tuple(examples.x.shape[1:])}: give some of "
+            f"the public data are {len(examples)} samples of shape {examples.shape}: give some of "
             f"{task.shape}, as the clients have."
         )
-    if int(examples.labels.min()) < 0 or int(examples.labels.max()) >= task.classes:
+    y = examples.y
+    if int(y.min()) < 0 or int(y.max()) >= task.classes:
         raise DataError(f"the labels of the public data are not all from 0 to {task.classes - 1}.")
     return examples
 

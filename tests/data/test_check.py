@@ -74,8 +74,11 @@ def test_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (finding,) = check("cifar-10", tmp_path).findings
     assert (finding.problem, finding.note) == (None, "packed anew, but each of its files has the published md5")
     made.tar(path, form, contents | {"test_batch.bin": bytes(5 * 3073)})
-    *_, finding = check("cifar-10", tmp_path).findings
+    (finding,) = check("cifar-10", tmp_path).findings  # and nothing that calls it good
     assert "test_batch.bin in" in str(finding.problem)
+    path.write_bytes(path.read_bytes()[:100])
+    (finding,) = check("cifar-10", tmp_path).findings
+    assert "cannot be read: it is truncated" in str(finding.problem)
 
 
 def test_an_archive_whose_files_have_no_checksum_must_be_the_published_one(
@@ -98,7 +101,12 @@ def test_data_of_ones_own_and_carried_data(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=np.zeros((4, 5, 5), np.uint8), y=np.array([0, 1, 0]))
     (finding,) = check(str(tmp_path / "mine.npz")).problems
     assert "4 images and 3 labels" in str(finding.problem)
-    assert not check("fashion-mnist-10k").problems
+    report = check("fashion-mnist-10k")
+    assert not report.problems
+    assert [finding.note for finding in report.findings] == [
+        "7,840,016 bytes unpacked, md5 8181f5470baa50b63fa0f6fddb340f0a",
+        "10,008 bytes unpacked, md5 15d484375f8d13e6eb1aabb0c3f46965",
+    ]
     with pytest.raises(DataError, match="did you mean 'mnist'"):
         check("mnits")
 
@@ -120,17 +128,46 @@ def test_command(potluck: tiny.Command, digits: Path) -> None:
     path = digits / "t10k-labels-idx1-ubyte.gz"
     path.write_bytes(path.read_bytes()[:-5])
     ran = potluck("data", "check", "mnist", "--data-dir", digits.parent)
-    assert (ran.code, ran.err) == (2, "potluck: 1 of 4 files of mnist are not as they should be.\n")
+    assert ran.code == 2
+    assert ran.err == (
+        "potluck: of 4 files of mnist these are not as published: t10k-labels-idx1-ubyte.gz. To get what is wrong "
+        f"again: potluck data fetch mnist --data-dir {digits.parent}\n"
+    )
     assert f"  wrong  {path.name}: the file {path} is truncated: its compressed data end too early. Put " in ran.out
+
+
+def test_fetch_is_advised_only_where_it_mends(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (digits / "t10k-labels-idx1-ubyte.gz").unlink()
+    assert check("mnist", digits.parent).fetched
+    monkeypatch.setenv("POTLUCK_DATA", str(digits.parent))
+    assert check("mnist").fetched
+    assert not check("mnist", tmp_path / "other").fetched  # into which it would be fetched
+
+
+def test_command_on_data_of_ones_own(potluck: tiny.Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.npz").write_text("no arrays")
+    for name in (tmp_path / "mine.npz", tmp_path / "nowhere.npz", f"{tmp_path}/nothing/"):
+        ran = potluck("data", "check", name)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith("potluck: ")
+        assert str(name).rstrip("/") in ran.err
+        assert ran.err.count("\n") == 1
+    np.savez(tmp_path / "mine.npz", x=np.zeros((4, 5, 5), np.uint8), y=np.array([0, 1, 0, 1]))
+    ran = potluck("data", "check", tmp_path / "mine.npz")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.endswith("All is well: 4 images of 1x5x5, 2 classes.\n")
 
 
 def test_list(potluck: tiny.Command, digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     ran = potluck("data", "list", "--data-dir", digits.parent)
     assert (ran.code, ran.err) == (0, "")
-    rows = {line.split()[0]: line for line in ran.out.splitlines()[3:] if line.strip()}
+    _, _, _, *lines, _, searched, advice = ran.out.splitlines()
+    rows = {first.split()[0]: (first, second.strip()) for first, second in zip(lines[::2], lines[1::2], strict=True)}
     assert list(rows) == sources.names()
-    assert str(digits) in rows["mnist"]
-    assert "carried by Potluck" in rows["fashion-mnist-10k"]
-    assert "not here; 162 MiB to fetch" in rows["cifar-10"]
-    assert "124,800 + 20,800 letters, 28x28, 26 classes" in rows["emnist-letters"]
+    assert rows["mnist"][1] == str(digits)
+    assert rows["fashion-mnist-10k"][1] == "carried by Potluck"
+    assert rows["cifar-10"][1] == "not here; 162 MiB to fetch"
+    assert rows["emnist-letters"][0].rstrip().endswith("124,800 + 20,800 letters, 28x28, 26 classes")
+    assert searched.startswith(f"Looked for in {digits.parent}, then ")
+    assert advice.endswith(f", into {digits.parent}: potluck data fetch NAME --data-dir {digits.parent}")

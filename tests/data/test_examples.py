@@ -15,17 +15,28 @@ def test_rows_of_rows() -> None:
     mine = Examples(X, Y, rows=torch.tensor([5, 2, 0]))
     fewer = mine.only(torch.tensor([2, 0]))
     assert (len(Examples(X, Y)), len(mine), len(fewer)) == (6, 3, 2)
-    assert mine.labels.tolist() == [2, 2, 0]
-    assert fewer.labels.tolist() == [0, 2]
+    assert mine.y.tolist() == [2, 2, 0]
+    assert fewer.y.tolist() == [0, 2]
     x, y = fewer.take(torch.tensor([1, 1]))
     assert x.tolist() == [[10.0, 11.0]] * 2
     assert y.tolist() == [2, 2]
     assert y.dtype == torch.int64
-    assert Examples(X, Y).only(torch.tensor([3])).labels.tolist() == [0]
+    assert Examples(X, Y).only(torch.tensor([3])).y.tolist() == [0]
+
+
+def test_inputs_and_labels_are_those_of_these_samples_alone() -> None:
+    mine = Examples(X, Y, rows=torch.tensor([5, 2, 0]))
+    assert torch.equal(mine.x, X[[5, 2, 0]])
+    assert mine.y.tolist() == [2, 2, 0]
+    assert len(mine.x) == len(mine.y) == len(mine)
+    assert (mine.shape, mine.device) == ((2,), torch.device("cpu"))
+    everything = Examples(X, Y)
+    assert everything.x is X
+    assert everything.y is Y
 
 
 def test_nothing_is_copied() -> None:
-    assert Examples(X, Y).only(torch.tensor([1])).only(torch.tensor([0])).x is X
+    assert Examples(X, Y).only(torch.tensor([1])).only(torch.tensor([0])).whole_x is X
 
 
 def test_what_does_not_belong_together() -> None:

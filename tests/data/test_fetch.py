@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -10,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from data.sources import made
 from potluck.data import fetch as fetching
@@ -17,6 +20,7 @@ from potluck.data import sources
 from potluck.data.fetch import fetch
 from potluck.data.sources.published import Download, Form, Published
 from potluck.errors import DataError
+from potluck.report.progress import downloads
 from run import tiny
 
 
@@ -200,7 +204,7 @@ def test_connections_that_break_off_are_made_again(site: Site, mnist: dict[str, 
 
 def test_patience_has_an_end_and_what_came_is_kept(site: Site, mnist: dict[str, bytes], tmp_path: Path) -> None:
     site.breaks_after = [500, *[0] * 100]
-    with pytest.raises(DataError, match=r"the connection broke off after 500 bytes\)\. Try again, which goes on"):
+    with pytest.raises(DataError, match=r"the connection broke off after 500 bytes\nTo try again, going on with what"):
         fetch("mnist", tmp_path)
     assert len(site.asked) == 1 + fetching._TRIES
     part = tmp_path / "mnist/train-images-idx3-ubyte.gz.part"
@@ -235,9 +239,9 @@ def test_other_content_is_not_taken(site: Site, mnist: dict[str, bytes], tmp_pat
         with pytest.raises(DataError) as caught:
             fetch("mnist", tmp_path)
         message = str(caught.value)
-        assert f"cannot get {name} ({site.url(name)}: " in message
-        assert f"({len(mnist[name]):,} bytes, md5 {md5(mnist[name])})" in message
-        assert f"put it into {tmp_path / 'mnist'} and run 'potluck data fetch mnist' again" in message
+        assert f"cannot get {name}:\n  {site.url(name)}: " in message
+        assert f"  {site.url(name)} ({len(mnist[name]):,} bytes, md5 {md5(mnist[name])})" in message
+        assert f"put it into the folder {tmp_path / 'mnist'} and run the same command" in message
         assert not (tmp_path / "mnist" / name).exists()
         for part in (tmp_path / "mnist").glob("*.part"):
             part.unlink()
@@ -267,10 +271,15 @@ def test_without_a_network_it_says_what_to_do(
     # A port at which nobody listens.
     downloads = tuple(replace(download, urls=("http://127.0.0.1:1/x",)) for download in form.downloads)
     monkeypatch.setitem(sources._PUBLISHED, "mnist", replace(published, forms=(replace(form, downloads=downloads),)))
-    with pytest.raises(DataError, match=r"Connection refused.*get this by other means.*put it into") as caught:
-        fetch("mnist", tmp_path)
-    assert f"put it into {tmp_path / 'mnist'} and run 'potluck data fetch mnist' again" in str(caught.value)
-    assert all(f"md5 {md5(content)}" in str(caught.value) for content in mnist.values())  # all that is needed
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError) as caught:
+        fetch("mnist", "my data")
+    first, reason, again, otherwise, *listed = str(caught.value).splitlines()
+    assert first == "cannot get train-images-idx3-ubyte.gz:"
+    assert reason == "  http://127.0.0.1:1/x: Connection refused"
+    assert again == ("To try again, going on with what has arrived: potluck data fetch mnist --data-dir 'my data'")
+    assert f"put it into the folder {tmp_path / 'my data/mnist'} and run the same command" in otherwise
+    assert [line.split("md5 ")[1] for line in listed] == [f"{md5(content)})" for content in mnist.values()]
 
 
 def test_places_that_cannot_be_written(site: Site, mnist: dict[str, bytes], tmp_path: Path) -> None:
@@ -287,6 +296,8 @@ def test_names_that_cannot_be_fetched(tmp_path: Path) -> None:
         fetch("fashion-mnist-10k", tmp_path)
     with pytest.raises(DataError, match="did you mean 'mnist'"):
         fetch("mnits", tmp_path)
+    with pytest.raises(DataError, match=r"\./mnist is a path: only data sets with a name can be fetched"):
+        fetch("./mnist", tmp_path)
 
 
 def test_what_is_offered_was_published() -> None:
@@ -305,14 +316,37 @@ def test_what_is_offered_was_published() -> None:
 def test_command(potluck: tiny.Command, site: Site, mnist: dict[str, bytes], tmp_path: Path) -> None:
     ran = potluck("data", "fetch", "mnist", "--data-dir", tmp_path)
     assert (ran.code, ran.err) == (0, "")
-    assert f"mnist is in {tmp_path / 'mnist'}, as published.\n" in ran.out
+    # Not on a terminal: one line for each file, and none where there is nothing to fetch.
+    *files, last = ran.out.splitlines()
+    assert [line.split(": ")[0] for line in files] == list(mnist)
+    assert all(re.fullmatch(r"\S+: ([\d.]+ K?i?B) of \1", line) for line in files)
+    assert last == f"mnist is in {tmp_path / 'mnist'}, as published."
+    assert potluck("data", "fetch", "mnist", "--data-dir", tmp_path).out == f"{last}\n"
     site.files.clear()
     (tmp_path / "mnist/t10k-labels-idx1-ubyte.gz").unlink()
     ran = potluck("data", "fetch", "mnist", "--data-dir", tmp_path)
     assert ran.code == 2
-    assert ran.err.startswith("potluck: cannot get t10k-labels-idx1-ubyte.gz (")
+    assert ran.err.startswith("potluck: cannot get t10k-labels-idx1-ubyte.gz:\n")
     assert "it answers 404 Not Found" in ran.err
-    assert ran.err.count("\n") == 1
+    assert ran.err.count("md5") == 1  # what is there already need not be got
+
+
+def test_progress_in_a_log_and_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, now = io.StringIO(), 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    with downloads(Console(file=log)) as watch:
+        for now in range(0, 61, 6):
+            watch("a.gz", now << 20, 60 << 20)
+        watch("a.gz", 60 << 20, 60 << 20)
+    assert log.getvalue().splitlines() == [f"a.gz: {size} MiB of 60.0 MiB" for size in ("18.0", "36.0", "54.0", "60.0")]
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=80)
+    with downloads(terminal):
+        pass
+    assert screen.getvalue() == ""
+    with downloads(terminal) as watch:
+        watch("a.gz", 60 << 20, 60 << 20)
+    assert "60.0/60.0 MiB" in re.sub(r"\x1b\[[\d;?]*\w", "", screen.getvalue())
 
 
 def test_interrupted_command(
@@ -324,4 +358,4 @@ def test_interrupted_command(
     monkeypatch.setattr(fetching, "_get_more", interrupted)
     ran = potluck("data", "fetch", "mnist", "--data-dir", tmp_path)
     assert ran.code == 130
-    assert "Stopped; what has arrived is kept. Go on with it: potluck data fetch mnist\n" in ran.out
+    assert "Stopped; what has arrived is kept. Go on with it: potluck data fetch mnist --data-dir " in ran.out

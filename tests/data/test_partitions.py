@@ -424,7 +424,7 @@ LABELS = {"train": torch.arange(100) % 10}
         ("pathological:11", 10, ConfigError, "asks for 11 classes per client, but there are 10: choose from 1 to 10"),
         ("iid:3", 10, ConfigError, "takes no argument"),
         ("two-classes:2", 10, ConfigError, "'two-classes' takes no argument, but '2' was given"),
-        ("dirichlet", 10, ConfigError, "'dirichlet:' needs a number from 0.001 .*, as in 'dirichlet:0.5'"),
+        ("dirichlet", 10, ConfigError, "'dirichlet' needs a number from 0.001 .*, as in 'dirichlet:0.5'"),
         ("dirichlet:0", 10, ConfigError, "needs a number from 0.001"),
         ("dirichlet:-1", 10, ConfigError, "needs a number from 0.001"),
         ("dirichlet:nan", 10, ConfigError, "needs a number from 0.001"),

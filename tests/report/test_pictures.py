@@ -80,6 +80,17 @@ def test_nothing_at_all_and_odd_names() -> None:
     balance_picture(empty, ("", "b"), "")
 
 
+def test_letters_that_the_font_does_not_have() -> None:
+    font = pictures._font(13)
+    missing = bytes(font.getmask("\uffff"))
+    names = ("Große Äpfel", "naïve café", "猫", "犬 dog", "what?", "ﬁne…")
+    drawn = pictures._labels(names)
+    assert drawn == ["Grosse Apfel", "naive cafe", "2: ?", "3: ? dog", "what?", "fine..."]
+    assert all(bytes(font.getmask(letter)) != missing for text in drawn for letter in text)
+    # A title is not always of such letters, either.
+    assert pictures._drawable("Bücher") == "Bucher"
+
+
 def test_bars_are_as_long_as_classes_are_large() -> None:
     counts = {
         "train": torch.tensor([80, 40, 0]),

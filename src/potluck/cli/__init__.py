@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated
 
@@ -41,6 +42,10 @@ def _options(
 
 def main() -> None:
     """Run the command line; a mistake ends in one clear message and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A class may be called by letters that the terminal does not have.
+            stream.reconfigure(errors="replace")
     try:
         app()
     except (PotluckError, OSError) as error:

@@ -9,7 +9,13 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-DataDir = Annotated[str | None, typer.Option(help=r"Folder with data sets. \[default: $POTLUCK_DATA, then the cache]")]
+DataDir = Annotated[
+    str | None, typer.Option(help=r"Folder with data sets. \[default: $POTLUCK_DATA, then ~/.cache/potluck]")
+]
+PARTITIONS = (
+    "How clients share the data: pathological:K, dirichlet:GAMMA, balanced-dirichlet:ALPHA, two-classes or iid."
+)
+SPLITS = "Train, validation and test: release, official, or a ratio such as 8:1:1 or 8:2."
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 
 

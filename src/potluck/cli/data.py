@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from potluck.cli.common import DataDir, console_for, say
+from potluck.cli.common import PARTITIONS, SPLITS, DataDir, console_for, say
 
 app = typer.Typer(
     name="data",
@@ -22,9 +22,14 @@ NameOrPath = Annotated[str, typer.Argument(help="A data set, a folder of images 
 
 @app.command("list")
 def list_(data_dir: DataDir = None) -> None:
-    """List the data sets that can be used by name, and where they are."""
+    """List the data sets that can be used by name, and where they are.
+
+    Data of your own need no name: give the path of a folder that holds one
+    folder of images per class (with a slash in it), or of an .npz file.
+    """
     from potluck.data import sources
-    from potluck.data.sources.locate import locate
+    from potluck.data.fetch import command
+    from potluck.data.sources.locate import locate, places
     from potluck.errors import DataError
     from potluck.report.data import list_table
 
@@ -40,7 +45,12 @@ def list_(data_dir: DataDir = None) -> None:
             where = None
         to_fetch = sum(download.size for download in published.forms[0].downloads)
         rows.append((name, published.about, where, to_fetch))
-    console_for().print(list_table(rows))
+    console = console_for()
+    console.print(list_table(rows))
+    searched = places(data_dir)
+    say(console, f"Looked for in {', then '.join(map(str, searched))}.")
+    if any(where is None for _, _, where, _ in rows):
+        say(console, f"To get one that is not here, into {searched[0]}: {command('NAME', data_dir)}")
 
 
 @app.command()
@@ -48,8 +58,10 @@ def fetch(name: Name, data_dir: DataDir = None) -> None:
     """Get a data set from its authors' own site, into the folder with data sets.
 
     A download that was interrupted goes on where it ended, and is checked
-    against the published checksum.
+    against the published checksum. Without a network it says which file to
+    put where.
     """
+    from potluck.data.fetch import command
     from potluck.data.fetch import fetch as get
     from potluck.report.progress import downloads
 
@@ -58,25 +70,33 @@ def fetch(name: Name, data_dir: DataDir = None) -> None:
         with downloads(console) as watch:
             folder = get(name, data_dir, watch)
     except KeyboardInterrupt:
-        say(console, f"Stopped; what has arrived is kept. Go on with it: potluck data fetch {name}")
+        say(console, f"Stopped; what has arrived is kept. Go on with it: {command(name, data_dir)}")
         raise typer.Exit(130) from None
     say(console, f"{name} is in {folder}, as published.")
 
 
 @app.command()
 def check(name: NameOrPath, data_dir: DataDir = None) -> None:
-    """Compare the files of a data set with the published ones."""
+    """Compare the files of a data set with the published ones, and load it.
+
+    Data of your own are loaded, which finds what is wrong with them.
+    """
     from potluck.data.check import check as look
+    from potluck.data.fetch import command
     from potluck.errors import DataError
 
     console = console_for()
     report = look(name, data_dir)
+    if report.problems and len(report.findings) == 1:
+        raise DataError(str(report.problems[0].problem))
     say(console, f"{name} in {report.where}")
     for finding in report.findings:
         verdict = "wrong" if finding.problem else "good "
         say(console, f"  {verdict}  {finding.file}: {finding.problem or finding.note}")
     if report.problems or report.source is None:
-        raise DataError(f"{len(report.problems)} of {len(report.findings)} files of {name} are not as they should be.")
+        wrong = ", ".join(finding.file for finding in report.problems)
+        mend = f" To get what is wrong again: {command(name, data_dir)}" if report.fetched else ""
+        raise DataError(f"of {len(report.findings)} files of {name} these are not as published: {wrong}.{mend}")
     source = report.source
     shape = "x".join(map(str, source.shape))
     say(console, f"All is well: {len(source.y):,} images of {shape}, {source.classes} classes.")
@@ -86,27 +106,40 @@ def check(name: NameOrPath, data_dir: DataDir = None) -> None:
 def show(
     name: NameOrPath,
     data_dir: DataDir = None,
-    split: Annotated[str | None, typer.Option(help=r"release, official, 8:1:1. \[default: the data set's own]")] = None,
-    partition: Annotated[str, typer.Option(help="How clients share the data.")] = "pathological:2",
+    split: Annotated[str | None, typer.Option(help=rf"{SPLITS} \[default: the data set's own]")] = None,
+    partition: Annotated[str, typer.Option(help=PARTITIONS)] = "pathological:2",
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 10,
     seed: Annotated[int, typer.Option(help="The seed of the split and the partition.")] = 0,
     out: Annotated[Path | None, typer.Option(help=r"Folder for pictures. \[default: NAME-pictures]")] = None,
 ) -> None:
-    """Print and draw a data set: its classes, some images, and which clients get what in a run."""
+    """Print and draw a data set: its classes, some images, and which clients get what in a run.
+
+    Three pictures are written: samples.png, the first images of every class;
+    classes.png, how large classes are; partition.png, which client has how
+    many of which class.
+
+    Examples:
+      potluck data show fashion-mnist-10k
+
+      potluck data show cifar-10 --partition dirichlet:0.5 --clients 20
+
+      potluck data show ./pictures --split 8:2 --out drawn
+    """
     from potluck.config import make_config
     from potluck.data import sources
     from potluck.experiment import share_out
-    from potluck.report.data import balance_table, class_counts, client_table, overview
+    from potluck.report.data import balance_table, class_balance, class_counts, client_table, overview
     from potluck.report.pictures import balance_picture, partition_picture, sample_sheet, write_picture
 
     settings = {"data": name, "data_dir": data_dir, "split": split, "partition": partition, "clients": clients}
     given = {key: value for key, value in settings.items() if value is not None}
     config = make_config({"algorithm": "standalone", "seed": seed, **given})
     source = sources.load(name, data_dir)
-    counts = class_counts(source, share_out(config, source).clients)
-    balance = {pool: table.sum(0) for pool, table in counts.items()}
+    shares = share_out(config, source)
+    counts = class_counts(source, shares.clients)
+    balance = class_balance(source, shares.pools)
     console = console_for()
-    console.print(overview(source, balance), balance_table(balance, source.class_names))
+    console.print(overview(source, balance, counts), balance_table(balance, source.class_names))
     console.print(client_table(counts, source.class_names))
     named, dealt = f"{source.name}, split {split or source.default_split}", f"{source.name}, {partition}, seed {seed}"
     pictures = {

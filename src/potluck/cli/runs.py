@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli.common import DataDir, Json, console_for, say
+from potluck.cli.common import PARTITIONS, SPLITS, DataDir, Json, console_for, say
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -27,15 +27,19 @@ app = typer.Typer()
 def run(
     algorithm: Annotated[str | None, typer.Argument(help="The method: standalone, fedavg, pfedes.")] = None,
     data: Annotated[
-        str | None, typer.Option(help=r"Data set, folder of images or .npz file. \[default: fashion-mnist-10k]")
+        str | None,
+        typer.Option(
+            help=r"Data set (see 'potluck data list'), folder of images or .npz file. \[default: fashion-mnist-10k]"
+        ),
     ] = None,
     data_dir: DataDir = None,
-    partition: Annotated[
-        str | None, typer.Option(help=r"How clients share the data. \[default: pathological:2]")
-    ] = None,
+    split: Annotated[str | None, typer.Option(help=rf"{SPLITS} \[default: the data set's own]")] = None,
+    partition: Annotated[str | None, typer.Option(help=rf"{PARTITIONS} \[default: pathological:2]")] = None,
     clients: Annotated[int | None, typer.Option(help=r"Number of clients. \[default: 10]")] = None,
     fraction: Annotated[float | None, typer.Option(help=r"Share of clients per round. \[default: 1.0]")] = None,
-    models: Annotated[str | None, typer.Option(help=r"Networks of the clients. \[default: cnn-1..5]")] = None,
+    models: Annotated[
+        str | None, typer.Option(help=r"Networks of the clients (see 'potluck models'). \[default: cnn-1..5]")
+    ] = None,
     rounds: Annotated[int | None, typer.Option(help=r"Communication rounds. \[default: 50]")] = None,
     seed: Annotated[int | None, typer.Option(help=r"The one seed of every draw. \[default: 0]")] = None,
     engine: Annotated[str | None, typer.Option(help=r"Where clients execute. \[default: auto]")] = None,
@@ -49,9 +53,10 @@ def run(
 
     Flags win over --set, --set over the file, the file over defaults.
     For --set: epochs, batch_size, learning_rate, optimizer, momentum,
-    weight_decay, clip_norm, schedule, betas, split, augmentation,
-    assignment, initial_weights, precision, evaluate_every,
-    checkpoint_every; a method's own settings are under 'algorithm.'.
+    weight_decay, clip_norm, schedule, betas, augmentation (release,
+    two-views or none), public, assignment, initial_weights, precision,
+    evaluate_every, checkpoint_every; a method's own settings are under
+    'algorithm.'. To see which client gets what: potluck data show.
 
     Examples:
       potluck run pfedes
@@ -66,8 +71,8 @@ def run(
     from potluck.run.folder import refuse_existing
 
     flags: dict[str, Any] = {
-        "data": data, "data_dir": data_dir, "partition": partition, "clients": clients, "fraction": fraction,
-        "models": models, "rounds": rounds, "seed": seed, "engine": engine, "device": device,
+        "data": data, "data_dir": data_dir, "split": split, "partition": partition, "clients": clients,
+        "fraction": fraction, "models": models, "rounds": rounds, "seed": seed, "engine": engine, "device": device,
         "algorithm.name": algorithm,
     }  # fmt: skip
     settings = read_file(config) if config else {}

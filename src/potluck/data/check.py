@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from potluck.data import sources
 from potluck.data.fetch import matches
 from potluck.data.sources import Source
 from potluck.data.sources.files import Found
-from potluck.data.sources.locate import locate
+from potluck.data.sources.locate import locate, places
+from potluck.data.sources.published import File
 from potluck.errors import DataError
 
 
@@ -36,11 +37,13 @@ class Report:
         where: Its folder or archive.
         findings: One for each file.
         source: The data set, where it could be loaded.
+        fetched: Whether it lies where ``potluck data fetch`` would put it, which then mends what is wrong.
     """
 
     where: str
     findings: tuple[Finding, ...]
     source: Source | None
+    fetched: bool = False
 
     @property
     def problems(self) -> list[Finding]:
@@ -56,28 +59,40 @@ def check(name: str, data_dir: str | Path | None = None) -> Report:
     """
     if sources.is_path(name):
         path = sources.absolute(name)
-        return _loaded(name, path, data_dir, [])
+        return _loaded(name, path, data_dir, [Finding(Path(path).name, None, "read as a whole")])
     published = sources.published(name)
     if published is None:
-        return _loaded(name, "the package itself", data_dir, [])
+        carried = sources.fashion_mnist_10k.FILES.items()
+        findings = [Finding(file, None, _note(expected, expected.size or 0, True)) for file, expected in carried]
+        return _loaded(name, "the package itself", data_dir, findings)
     found = locate(name, published.forms, data_dir)
     if found.is_archive:
-        return _loaded(name, str(found.path), data_dir, [_archive(found)])
-    findings = []
-    for file, expected in found.form.files.items():
-        try:
-            _, content = found.content(file)
-        except DataError as error:
-            findings.append(Finding(file, str(error)))
-        else:
-            sums = f"md5 {expected.md5}" if expected.md5 else "no checksum of it is published"
-            unpacked = " unpacked" if found.form.compressed else ""
-            findings.append(Finding(file, None, f"{len(content):,} bytes{unpacked}, {sums}"))
+        report = _loaded(name, str(found.path), data_dir, [Finding(found.path.name, None)])
+        return report if report.problems else replace(report, findings=(_archive(found),))
+    findings = [_file(found, file) for file in found.form.files]
+    form = published.forms[0]
+    fetched = found.form is form and found.path == places(data_dir)[0] / form.folders[0]
+    if any(finding.problem for finding in findings):
+        return Report(str(found.path), tuple(findings), None, fetched)
     return _loaded(name, str(found.path), data_dir, findings)
 
 
+def _file(found: Found, file: str) -> Finding:
+    """What one file of a folder tells."""
+    try:
+        _, content = found.content(file)
+    except DataError as error:
+        return Finding(file, str(error))
+    return Finding(file, None, _note(found.form.files[file], len(content), found.form.compressed))
+
+
+def _note(expected: File, size: int, compressed: bool) -> str:
+    sums = f"md5 {expected.md5}" if expected.md5 else "no checksum of it is published"
+    return f"{size:,} bytes{' unpacked' if compressed else ''}, {sums}"
+
+
 def _archive(found: Found) -> Finding:
-    """What the archive as a whole tells; its files are compared when it is loaded."""
+    """What an archive as a whole tells, all of whose files could be loaded."""
     download = found.form.downloads[0]
     if matches(found.path, download):
         return Finding(found.path.name, None, f"{download.size:,} bytes, md5 {download.md5}")
@@ -91,11 +106,9 @@ def _archive(found: Found) -> Finding:
 
 
 def _loaded(name: str, where: str, data_dir: str | Path | None, findings: list[Finding]) -> Report:
-    """The report, completed by loading the data set, unless something is wrong already."""
-    if any(finding.problem for finding in findings):
-        return Report(where, tuple(findings), None)
+    """The report of a data set that is loaded, with these findings unless that fails."""
     try:
         source = sources.load(name, data_dir)
     except DataError as error:
-        return Report(where, (*findings, Finding(Path(where).name, str(error))), None)
-    return Report(where, tuple(findings) or (Finding(Path(where).name, None, "read as a whole"),), source)
+        return Report(where, (Finding(Path(where).name, str(error)),), None)
+    return Report(where, tuple(findings), source)

@@ -10,54 +10,74 @@ from torch import Tensor
 from potluck.errors import DataError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Examples:
     """Inputs and labels, or the ``rows`` of them that belong to one client.
 
-    Ten thousand clients can share one source in memory; nothing is copied until a batch is taken.
+    Ten thousand clients can share one source in memory; nothing is copied until a batch is taken, or until somebody
+    asks for all of a client's inputs (``x``) or labels (``y``).
+
+    Attributes:
+        whole_x: The inputs of the source.
+        whole_y: The labels of the source.
+        rows: Which of them these samples are; None for all.
 
     >>> source = torch.arange(8.0).reshape(4, 2), torch.tensor([0, 1, 0, 1])
     >>> mine = Examples(*source, rows=torch.tensor([3, 1]))
-    >>> len(mine), mine.labels.tolist(), mine.take(torch.tensor([0]))[0].tolist()
-    (2, [1, 1], [[6.0, 7.0]])
+    >>> len(mine), mine.x.tolist(), mine.y.tolist(), len(mine.whole_x)
+    (2, [[6.0, 7.0], [2.0, 3.0]], [1, 1], 4)
     """
 
-    x: Tensor
-    y: Tensor
+    whole_x: Tensor
+    whole_y: Tensor
     rows: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Refuse inputs and labels that do not belong together."""
-        if len(self.x) != len(self.y):
-            raise DataError(f"{len(self.x)} inputs come with {len(self.y)} labels: give one label per input.")
-        if self.y.ndim != 1 or self.y.is_floating_point():
-            raise DataError(
-                f"labels must be a vector of whole numbers, not {self.y.dtype} of shape {tuple(self.y.shape)}."
-            )
+        x, y = self.whole_x, self.whole_y
+        if len(x) != len(y):
+            raise DataError(f"{len(x)} inputs come with {len(y)} labels: give one label per input.")
+        if y.ndim != 1 or y.is_floating_point():
+            raise DataError(f"labels must be a vector of whole numbers, not {y.dtype} of shape {tuple(y.shape)}.")
 
     def __len__(self) -> int:
-        return len(self.y) if self.rows is None else len(self.rows)
+        return len(self.whole_y) if self.rows is None else len(self.rows)
 
     @property
-    def labels(self) -> Tensor:
-        """The labels of these samples."""
-        return self.y if self.rows is None else self.y[self.rows]
+    def x(self) -> Tensor:
+        """The inputs of these samples, copied where they are rows of a larger source."""
+        return self.whole_x if self.rows is None else self.whole_x[self.rows]
+
+    @property
+    def y(self) -> Tensor:
+        """The labels of these samples, copied where they are rows of a larger source."""
+        return self.whole_y if self.rows is None else self.whole_y[self.rows]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return tuple(self.whole_x.shape[1:])
+
+    @property
+    def device(self) -> torch.device:
+        """Where the samples are."""
+        return self.whole_y.device
 
     def take(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and labels at ``positions``, counted within these samples."""
         rows = positions if self.rows is None else self.rows[positions]
-        return self.x[rows], self.y[rows].to(torch.int64)
+        return self.whole_x[rows], self.whole_y[rows].to(torch.int64)
 
     def only(self, positions: Tensor) -> Examples:
         """The samples at ``positions``, without copying any."""
-        return Examples(self.x, self.y, positions if self.rows is None else self.rows[positions])
+        return Examples(self.whole_x, self.whole_y, positions if self.rows is None else self.rows[positions])
 
     def to(self, device: torch.device, moved: dict[int, Tensor] | None = None) -> Examples:
         """These samples on a device; ``moved`` remembers what was copied, so that clients go on sharing a source."""
-        if self.y.device == device:
+        if self.device == device:
             return self
         moved = {} if moved is None else moved
-        for tensor in (self.x, self.y):
+        for tensor in (self.whole_x, self.whole_y):
             moved.setdefault(id(tensor), tensor.to(device))
         rows = None if self.rows is None else self.rows.to(device)
-        return Examples(moved[id(self.x)], moved[id(self.y)], rows)
+        return Examples(moved[id(self.whole_x)], moved[id(self.whole_y)], rows)

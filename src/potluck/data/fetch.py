@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import shlex
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -47,6 +48,8 @@ def fetch(name: str, data_dir: str | Path | None = None, watch: Watch = lambda *
     Raises:
         DataError: There is no network, or no room, or what came is not what was published; it says what to do.
     """
+    if sources.is_path(name):
+        raise DataError(f"{name} is a path: only data sets with a name can be fetched, see 'potluck data list'.")
     published = sources.published(name)
     if published is None:
         raise DataError(f"{name} is a part of Potluck: there is nothing to fetch.")
@@ -60,19 +63,29 @@ def fetch(name: str, data_dir: str | Path | None = None, watch: Watch = lambda *
             try:
                 _download(download, target, watch)
             except _NetworkError as error:
-                raise DataError(_advice(name, str(error), place, missing[index:])) from error
+                raise DataError(_advice(str(error), command(name, data_dir), place, missing[index:])) from error
         if download.path in form.archives:
             _unpack(Found(form, target), folder)
             target.unlink()
     return folder
 
 
-def _advice(name: str, reason: str, place: Path, missing: Sequence[Download]) -> str:
+def command(name: str, data_dir: str | Path | None) -> str:
+    """The command that fetches a data set.
+
+    >>> command("mnist", "my data")
+    "potluck data fetch mnist --data-dir 'my data'"
+    """
+    return f"potluck data fetch {name}" + (f" --data-dir {shlex.quote(str(data_dir))}" if data_dir else "")
+
+
+def _advice(reason: str, again: str, place: Path, missing: Sequence[Download]) -> str:
     """What to do without a network, or with one that does not work."""
-    files = ", ".join(f"{download.urls[-1]} ({download.size:,} bytes, md5 {download.md5})" for download in missing)
+    files = (f"\n  {download.urls[-1]} ({download.size:,} bytes, md5 {download.md5})" for download in missing)
     return (
-        f"{reason}. Try again, which goes on with what has arrived; or get this by other means: {files}; put it into "
-        f"{(place / missing[0].path).parent} and run 'potluck data fetch {name}' again, to have it checked."
+        f"{reason}\nTo try again, going on with what has arrived: {again}\n"
+        f"Without a network, get by other means what is listed here, put it into the folder "
+        f"{(place / missing[0].path).parent.absolute()} and run the same command, which checks it:{''.join(files)}"
     )
 
 
@@ -128,7 +141,7 @@ def _download(download: Download, target: Path, watch: Watch) -> None:
             return
         part.unlink()
         reasons.append(f"{url}: what came is not the published file")
-    raise _NetworkError(f"cannot get {target.name} ({'; '.join(reasons)})")
+    raise _NetworkError(f"cannot get {target.name}:" + "".join(f"\n  {reason}" for reason in reasons))
 
 
 class _NetworkError(Exception):
@@ -160,7 +173,8 @@ def _get_more(url: str, part: Path, have: int, size: int, watch: Callable[[int],
             part.unlink()  # it is longer than what they have
         raise _NetworkError(f"it answers {error.code} {error.reason}") from error
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        raise _NetworkError(str(getattr(error, "reason", None) or error)) from error
+        reason = getattr(error, "reason", None) or error
+        raise _NetworkError(str(getattr(reason, "strerror", None) or reason)) from error
     # Whoever does not know of ranges sends everything.
     done = have if response.status == http.client.PARTIAL_CONTENT else 0
     with response, _writing(part, "ab" if done else "wb") as file:

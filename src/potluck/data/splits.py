@@ -87,7 +87,7 @@ def set_aside(labels: Tensor, count: int, key: int) -> tuple[Tensor, Tensor]:
 
 def hold_out(train: Examples, share: float, key: int) -> tuple[Examples, Examples]:
     """Cut a client's training samples into those it learns from and the ``share`` that it holds out, one at least."""
-    order = permutation(key, len(train), train.y.device)
+    order = permutation(key, len(train), train.device)
     count = min(max(round(share * len(train)), 1), len(train) - 1)
     return train.only(order[count:].sort().values), train.only(order[:count].sort().values)
 

@@ -65,7 +65,7 @@ def epoch_batches(
     data: Examples, batch_sizes: Sequence[int], key: int, epoch: int, phase: Phase, inputs: Inputs
 ) -> Iterator[Batch]:
     """The batches of one epoch of a phase. ``key`` names the seed, round, client and phase."""
-    order = orders(key, epoch, len(data), data.y.device)
+    order = orders(key, epoch, len(data), data.device)
     start = 0
     for size in batch_sizes:
         positions = order[start : start + size]
@@ -86,7 +86,7 @@ def _view(x: Tensor, index: Tensor, key: int, phase: Phase, inputs: Inputs) -> T
 def plain_batches(data: Examples, size: int, inputs: Inputs) -> Iterator[Batch]:
     """All samples in order, not augmented, for evaluating and collecting."""
     for start in range(0, len(data), size):
-        positions = torch.arange(start, min(start + size, len(data)), device=data.y.device)
+        positions = torch.arange(start, min(start + size, len(data)), device=data.device)
         x, y = data.take(positions)
         index = positions.to(inputs.device)
         weight = torch.ones(len(index), dtype=inputs.dtype, device=inputs.device)

@@ -39,6 +39,16 @@ def operations(count: int) -> str:
     return f"{number:.3g} {units[0]}".rstrip()
 
 
+def short(text: str, most: int = 24) -> str:
+    r"""A name that is not too long for a table or a picture, and on one line.
+
+    >>> short("a\nb"), short("the name of a class that goes on and on")
+    ('a?b', 'the name of a class tha…')
+    """
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def duration(seconds: float) -> str:
     """A stretch of time.
 

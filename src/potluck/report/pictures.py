@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -12,6 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from potluck.data.sources import Source
+from potluck.report.format import short
 from potluck.run.files import write_bytes
 
 _INK, _PALE, _PAPER, _NONE = (33, 37, 41), (108, 117, 125), (255, 255, 255), (245, 245, 243)
@@ -37,7 +39,7 @@ class _Canvas:
     def text(
         self, at: tuple[float, float], text: str, size: int = 13, anchor: str = "lm", colour: tuple[int, ...] = _INK
     ) -> None:
-        self.pen.text(at, text, font=_font(size), anchor=anchor, fill=colour)
+        self.pen.text(at, _drawable(text), font=_font(size), anchor=anchor, fill=colour)
 
     def title(self, text: str, under: str) -> None:
         self.text((_MARGIN, _MARGIN + 6), text, size=18)
@@ -53,10 +55,24 @@ def _width(texts: Sequence[str], size: int = 13) -> int:
     return int(max((_font(size).getlength(text) for text in texts), default=0)) + 1
 
 
-def _short(text: str, most: int = 24) -> str:
-    """A name that is not too long for a picture, of characters that can be drawn."""
-    text = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _drawable(text: str) -> str:
+    """The text in letters that the font has, which are those of ASCII: without accents, and ``?`` for all others."""
+    return "".join(
+        letter if letter.isascii() else _ascii(letter) or _ascii(letter.casefold()) or "?" for letter in text
+    )
+
+
+def _ascii(text: str) -> str:
+    return "".join(part for part in unicodedata.normalize("NFKD", text) if part.isascii())
+
+
+def _labels(class_names: Sequence[str]) -> list[str]:
+    """What stands beside the classes; one whose name cannot be drawn is to be known by its number."""
+    drawn = [_drawable(name) for name in class_names]
+    return [
+        short(text if text.count("?") == name.count("?") else f"{number}: {text}")
+        for number, (name, text) in enumerate(zip(class_names, drawn, strict=True))
+    ]
 
 
 def write_picture(path: Path, picture: Image.Image) -> None:
@@ -81,11 +97,11 @@ def partition_picture(counts: Tensor, class_names: Sequence[str], title: str) ->
     shown = counts[:_MOST_CLIENTS]
     wide = max(2, min(44, 1000 // len(shown)))
     tall = max(14, min(28, 640 // classes))
-    names = [_short(name) for name in class_names]
+    names = _labels(class_names)
     left, top = _MARGIN + _width(names) + 10, _MARGIN + 66
     right, bottom = left + wide * len(shown), top + tall * classes
     sheet = _Canvas(max(right + 110, _MARGIN * 2 + _width([title], 18)), bottom + 58)
-    under = f"training samples of {classes} classes at {clients} clients"
+    under = f"training samples of {classes:,} classes at {clients:,} client{'' if clients == 1 else 's'}"
     sheet.title(title, under if len(shown) == clients else f"{under}; the first {len(shown)} are shown")
     most = max(1, int(counts.max()))
     gap = 1 if wide > 4 else 0
@@ -145,7 +161,7 @@ def balance_picture(counts: Mapping[str, Tensor], class_names: Sequence[str], ti
     """
     pools = {pool: values.tolist() for pool, values in counts.items() if int(values.sum())}
     totals = [sum(values) for values in zip(*pools.values(), strict=True)]
-    names = [_short(name) for name in class_names]
+    names = _labels(class_names)
     tall = max(14, min(26, 640 // len(names)))
     left, top, length = _MARGIN + _width(names) + 10, _MARGIN + 66, 640
     sheet = _Canvas(max(left + length + 90, _MARGIN * 2 + _width([title], 18)), top + tall * len(names) + _MARGIN)
@@ -175,7 +191,7 @@ def balance_picture(counts: Mapping[str, Tensor], class_names: Sequence[str], ti
 
 def sample_sheet(source: Source, title: str) -> Image.Image:
     """The first images of every class, as they are in the data set, with its name."""
-    names = [_short(name) for name in source.class_names]
+    names = _labels(source.class_names)
     per_column = 26
     columns = -(-len(names) // per_column)
     each = {1: 12, 2: 8}.get(columns, 5)

@@ -21,7 +21,7 @@ from rich.progress import (
 )
 
 from potluck.federation import Watch
-from potluck.report.format import duration, percent
+from potluck.report.format import duration, percent, size
 
 _EVERY = 15.0
 """Seconds between two lines where there is no terminal for a bar."""
@@ -61,17 +61,41 @@ def progress(console: Console, rounds: int, done: int) -> Iterator[Watch]:
 
 @contextmanager
 def downloads(console: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """A live bar for each file that arrives: how much of it, how fast, time left."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as bar:
-        tasks: dict[str, TaskID] = {}
+    """For each file that arrives how much of it: a live bar on a terminal, a line now and then elsewhere."""
+    if not (console.is_terminal or console.is_jupyter):
+        yield _download_lines(console)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
+    bar = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console)
+    tasks: dict[str, TaskID] = {}
 
-        def watch(name: str, done: int, total: int) -> None:
-            if name not in tasks:
-                tasks[name] = bar.add_task(name, total=total)
-            bar.update(tasks[name], completed=done)
+    def watch(name: str, done: int, total: int) -> None:
+        if name not in tasks:
+            tasks[name] = bar.add_task(name, total=total)
+            bar.start()  # not before: perhaps there is nothing to fetch
+        bar.update(tasks[name], completed=done)
 
+    try:
         yield watch
+    finally:
+        if tasks:
+            bar.stop()
+
+
+def _download_lines(console: Console) -> Callable[[str, int, int], None]:
+    last = time.monotonic()
+    complete: set[str] = set()
+
+    def watch(name: str, done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if name not in complete and (done >= total or now - last > _EVERY):
+            last = now
+            console.print(f"{name}: {size(done)} of {size(total)}", soft_wrap=True, markup=False, highlight=False)
+            if done >= total:
+                complete.add(name)
+
+    return watch
 
 
 def _lines(console: Console, rounds: int) -> Watch:

@@ -25,10 +25,11 @@ def announce(console: Console, config: RunConfig, federation: Federation) -> Non
     settings = ", ".join(f"{key} {value}" for key, value in method.model_dump().items() if value is not None)
     samples = [len(client.train) for client in federation.clients]
     tests = [len(client.test) for client in federation.clients]
+    split = f"split {config.split}, " if config.split else ""
     tree = Tree(f"[bold]{method.title}[/bold]", highlight=True)
     lines = {
         "settings": settings,
-        "data": f"{config.data}, {config.partition}, augmentation {config.augmentation}",
+        "data": f"{config.data}, {split}{config.partition}, augmentation {config.augmentation}",
         "clients": f"{config.clients}, {federation.cohort_size} per round, {_networks(config)}",
         "samples": f"{_span(samples)} to train on, {_span(tests)} to test on, per client",
         "training": f"{_count(config.rounds, 'round')} of {_count(config.epochs, 'epoch')}, "

@@ -40,6 +40,21 @@ def test_official_split(tmp_path: Path) -> None:
     assert source.y.tolist() == Y.tolist()
 
 
+def test_labels_that_are_names(tmp_path: Path) -> None:
+    names = np.array(["mouse", "猫", "[bold] dog"])
+    source = load(save(tmp_path / "a.npz", x=X, y=names[Y]))
+    assert source.class_names == ("[bold] dog", "mouse", "猫")
+    assert [source.class_names[label] for label in source.y] == names[Y].tolist()
+    parts = {"x_train": X[:4], "y_train": names[Y[:4]], "x_test": X[4:], "y_test": names[Y[4:]]}
+    assert load(save(tmp_path / "b.npz", False, **parts)).y.tolist() == source.y.tolist()
+
+
+def test_a_test_set_may_lack_a_class(tmp_path: Path) -> None:
+    parts = {"x_train": X, "y_train": Y, "x_test": X[:2], "y_test": Y[:2].astype(np.uint64)}
+    source = load(save(tmp_path / "a.npz", False, **parts))
+    assert (source.classes, source.y.tolist()) == (3, [0, 1, 2, 0, 1, 2, 0, 1])
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_channels_first_or_last(tmp_path: Path, channels: int, order: Any) -> None:
@@ -78,7 +93,7 @@ HEADER = header()
         (lambda path: path.write_bytes(b""), "cannot be read as a NumPy .npz file"),
         (lambda path: path.write_text("hello"), "cannot be read as a NumPy .npz file: File is not a zip file"),
         (lambda path: np.save(path.open("wb"), X), "cannot be read as a NumPy .npz file"),
-        (lambda path: path.mkdir(), "cannot be read as a NumPy .npz file"),
+        (lambda path: path.mkdir(), "cannot be read as a NumPy .npz file: Is a directory\\."),
         (lambda _: None, "there is no file"),
         (lambda path: save(path, images=X, labels=Y), "holds images, labels: it needs arrays x and y"),
         (save, "holds nothing: it needs"),
@@ -89,13 +104,27 @@ HEADER = header()
         (lambda path: save(path, x=X[:, :0], y=Y), "x in .* of shape \\(6, 0, 4\\): images are"),
         (lambda path: save(path, x=X.reshape(6, 2, 5, 2), y=Y), "one alone, must be 1 or 3"),
         (lambda path: save(path, x=np.zeros((6, 3, 4, 3), np.uint8), y=Y), "one alone, must be 1 or 3"),
-        (lambda path: save(path, x=X, y=Y[:5]), "holds 6 images and 5 labels"),
-        (lambda path: save(path, x=X, y=Y + 0.5), "y in .* is float64 of shape .*: labels are whole numbers"),
+        (lambda path: save(path, x=X, y=Y[:5]), "holds 6 images and 5 labels in y: give one"),
+        (
+            lambda path: save(path, x_train=X, y_train=Y[:5], x_test=X[:5], y_test=Y),
+            "holds 6 images and 5 labels in y_train: give one",
+        ),
+        (lambda path: save(path, x=X, y=Y + 0.5), "y in .* is float64 of shape .*: labels are whole numbers or text"),
         (lambda path: save(path, x=X, y=np.stack([Y, Y], 1)), "y in .* of shape \\(6, 2\\): labels are whole"),
-        (lambda path: save(path, x=X, y=Y - 1), "has labels from -1 to 1: number classes from 0"),
-        (lambda path: save(path, x=X, y=Y * 10**12), "has labels from 0 to"),
-        (lambda path: save(path, x=X, y=Y * 1000), "has 3 different labels, the largest of them 2000"),
-        (lambda path: save(path, x=X, y=Y * 0), "has 1 different labels, the largest of them 0: number two or more"),
+        (lambda path: save(path, x=X, y=Y - 1), "has 3 classes with labels from -1 to 1: number classes from 0"),
+        (lambda path: save(path, x=X, y=Y + 1), "has 3 classes with labels from 1 to 3: number classes from 0"),
+        (lambda path: save(path, x=X, y=Y * 10**12), "has 3 classes with labels from 0 to 2000000000000: number"),
+        (lambda path: save(path, x=X, y=Y * 2), "has 3 classes with labels from 0 to 4: number .* without gaps"),
+        (lambda path: save(path, x=X, y=Y * 0), "has images of one class, 0: two or more are needed"),
+        (lambda path: save(path, x=X, y=np.array(["cat"] * 6)), "has images of one class, cat: two or more"),
+        (
+            lambda path: save(path, x_train=X, y_train=Y % 2, x_test=X, y_test=Y),
+            "y_test in .* has the label 2, which y_train does not have",
+        ),
+        (
+            lambda path: save(path, x_train=X, y_train=Y, x_test=X, y_test=Y.astype(str)),
+            "has labels of numbers and labels of text: give one kind",
+        ),
         (
             lambda path: save(path, x_train=X, y_train=Y, x_test=X[:, :2], y_test=Y),
             "training images of shape .* and test images of .* must agree",

@@ -22,7 +22,7 @@ def test_unknown_name_that_is_a_folder_gets_told_how_to_write_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cats").mkdir()
-    with pytest.raises(DataError, match=r"unknown data set 'cats': .* To read the folder cats, write \./cats\."):
+    with pytest.raises(DataError, match=r"unknown data set 'cats'\. .* To read the folder cats, write \./cats\."):
         load("cats")
     with pytest.raises(DataError, match="unknown data set ''"):
         load("")

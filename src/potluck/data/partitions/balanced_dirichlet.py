@@ -24,7 +24,7 @@ def balanced_dirichlet(argument: str, labels: Labels, classes: int, clients: int
     most. The same shares are used for all pools. (FedClassAvg's released code stops dealing to clients that have
     their part already, which makes sizes similar, and draws test samples with replacement.)
     """
-    alpha = concentration(argument, f"balanced-dirichlet:{argument}")
+    alpha = concentration(argument, f"balanced-dirichlet:{argument}" if argument else "balanced-dirichlet")
     drawn = shares(fold(key, "shares"), alpha, classes, clients)
     train = class_counts(labels["train"], classes)
     weights = whole(_balanced(drawn, train)).T

@@ -52,7 +52,7 @@ def concentration(text: str, spec: str) -> float:
     number = float(text) if re.fullmatch(r"[0-9]{1,7}(\.[0-9]{1,9})?|\.[0-9]{1,9}", text) else 0.0
     if not 1e-3 <= number <= 1e6:
         raise ConfigError(
-            f"partition {spec!r} needs a number from 0.001 to 1,000,000 after the colon, as in "
+            f"partition {spec!r} needs a number from 0.001 to 1,000,000 after a colon, as in "
             f"'{spec.partition(':')[0]}:0.5'."
         )
     return number
@@ -60,7 +60,7 @@ def concentration(text: str, spec: str) -> float:
 
 def _parse(argument: str) -> tuple[float, int | None]:
     text, colon, least = argument.partition(":")
-    spec = f"dirichlet:{argument}"
+    spec = f"dirichlet:{argument}" if argument else "dirichlet"
     gamma = concentration(text, spec)
     if colon and (not re.fullmatch("[0-9]{1,9}", least) or int(least) < 1):
         raise ConfigError(

@@ -21,9 +21,9 @@ def pathological(argument: str, labels: Labels, classes: int, clients: int, key:
     clients' classes need not divide evenly.
     """
     if not re.fullmatch("[0-9]{1,9}", argument) or int(argument) < 1:
+        spec = f"pathological:{argument}" if argument else "pathological"
         raise ConfigError(
-            f"partition 'pathological:{argument}' needs the number of classes per client after the colon, "
-            "as in 'pathological:2'."
+            f"partition {spec!r} needs the number of classes per client after a colon, as in 'pathological:2'."
         )
     per_client = int(argument)
     if per_client > classes:

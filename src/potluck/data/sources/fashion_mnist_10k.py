@@ -18,7 +18,7 @@ from potluck.data.sources.published import File
 
 ABOUT = "10,000 clothes, 28x28, 10 classes"
 _REMEDY = "It is a part of Potluck: install the package again"
-_FILES = {
+FILES = {
     "t10k-images-idx3-ubyte.gz": File(7_840_016, "8181f5470baa50b63fa0f6fddb340f0a"),
     "t10k-labels-idx1-ubyte.gz": File(10_008, "15d484375f8d13e6eb1aabb0c3f46965"),
 }
@@ -26,7 +26,7 @@ _FILES = {
 
 def load(data_dir: str | Path | None = None) -> Source:  # noqa: ARG001 - every source takes it; this one carries its files
     """Load the images that the package carries; ``data_dir`` is not looked into."""
-    images, labels = (_read(name, dims) for name, dims in zip(_FILES, (3, 1), strict=True))
+    images, labels = (_read(name, dims) for name, dims in zip(FILES, (3, 1), strict=True))
     return Source(
         name="fashion-mnist-10k",
         x=images.unsqueeze(1),
@@ -41,6 +41,6 @@ def load(data_dir: str | Path | None = None) -> Source:  # noqa: ARG001 - every 
 def _read(name: str, dims: int) -> torch.Tensor:
     path = resources.files("potluck.data") / "files" / "fashion-mnist-10k" / name
     what = f"the file {path}"
-    content = files.gunzip(files.read(path, _REMEDY), _FILES[name].size or 0, what, _REMEDY)
-    files.check(content, _FILES[name], what, _REMEDY)
+    content = files.gunzip(files.read(path, _REMEDY), FILES[name].size or 0, what, _REMEDY)
+    files.check(content, FILES[name], what, _REMEDY)
     return idx.parse(content, dims, what, _REMEDY)

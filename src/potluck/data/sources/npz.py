@@ -1,4 +1,7 @@
-"""Images of your own in one NumPy file: arrays ``x`` and ``y``, or ``x_train``, ``y_train``, ``x_test``, ``y_test``."""
+"""Images of your own in one NumPy file: arrays ``x`` and ``y``, or ``x_train``, ``y_train``, ``x_test``, ``y_test``.
+
+Labels are the numbers of classes, from 0 and without gaps, or their names as text.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +30,18 @@ def load(path: Path) -> Source:
     parts = [_images(arrays[_SPLIT[at]], _SPLIT[at], path) for at in (0, 2)] if "x_train" in arrays else []
     x = _joined(parts, path) if parts else _images(arrays["x"], "x", path)
     names = ("y_train", "y_test") if parts else ("y",)
-    y = np.concatenate([_labels(arrays[name], name, path) for name in names])
-    if len(x) != len(y):
-        raise DataError(f"{path} holds {len(x)} images and {len(y)} labels: give one label per image.")
-    classes = int(y.max()) + 1
-    if classes > len(y) or len(np.unique(y)) < 2:
-        raise DataError(
-            f"{path} has {len(np.unique(y))} different labels, the largest of them {classes - 1}: number two or more "
-            "classes from 0."
-        )
+    labels = [_labels(arrays[name], name, path) for name in names]
+    for name, images, given in zip(names, parts or [x], labels, strict=True):
+        if len(images) != len(given):
+            raise DataError(
+                f"{path} holds {len(images)} images and {len(given)} labels in {name}: give one label per image."
+            )
+    y, class_names = _classes(labels, path)
     return Source(
         name=path.stem,
         x=torch.from_numpy(np.require(x, requirements=["C", "W"])),
         y=torch.from_numpy(y),
-        class_names=tuple(map(str, range(classes))),
+        class_names=class_names,
         mean=(0.5,) * x.shape[1],
         std=(0.5,) * x.shape[1],
         test_from=len(parts[0]) if parts else None,
@@ -62,7 +63,8 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise DataError(f"there is no file {path}.") from None
     except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zipfile.BadZipFile, MemoryError) as error:
-        raise DataError(f"{path} cannot be read as a NumPy .npz file: {str(error).rstrip('.')}.") from error
+        reason = getattr(error, "strerror", None) or str(error).rstrip(".")
+        raise DataError(f"{path} cannot be read as a NumPy .npz file: {reason}.") from error
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> np.ndarray:
@@ -115,10 +117,27 @@ def _joined(parts: list[np.ndarray], path: Path) -> np.ndarray:
 def _labels(values: np.ndarray, name: str, path: Path) -> np.ndarray:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    if values.ndim != 1 or values.dtype.kind not in "iu" or not len(values):
+    if values.ndim != 1 or values.dtype.kind not in "iuU" or not len(values):
         raise DataError(
-            f"{name} in {path} is {values.dtype} of shape {values.shape}: labels are whole numbers, one per image."
+            f"{name} in {path} is {values.dtype} of shape {values.shape}: labels are whole numbers or text, one per "
+            "image."
         )
-    if values.min() < 0 or values.max() >= 1 << 31:
-        raise DataError(f"{name} in {path} has labels from {values.min()} to {values.max()}: number classes from 0.")
-    return values.astype(np.int64)
+    return values
+
+
+def _classes(labels: list[np.ndarray], path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The class of every image, and what the classes are called; there are those that can be learned from."""
+    if len({part.dtype.kind == "U" for part in labels}) > 1:
+        raise DataError(f"{path} has labels of numbers and labels of text: give one kind.")
+    known = np.unique(labels[0])
+    unknown = np.setdiff1d(labels[-1], known)
+    if len(unknown):
+        raise DataError(f"y_test in {path} has the label {unknown[0]}, which y_train does not have.")
+    if len(known) < 2:
+        raise DataError(f"{path} has images of one class, {known[0]}: two or more are needed.")
+    if known.dtype.kind != "U" and (known[0] != 0 or known[-1] != len(known) - 1):
+        raise DataError(
+            f"{path} has {len(known)} classes with labels from {known[0]} to {known[-1]}: number classes from 0 "
+            "without gaps, as numpy.unique(y, return_inverse=True)[1] does, or give their names as text."
+        )
+    return np.searchsorted(known, np.concatenate(labels)).astype(np.int64), tuple(map(str, known.tolist()))
