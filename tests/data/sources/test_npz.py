@@ -89,7 +89,11 @@ HEADER = header()
         (lambda path: save(path, x=X[:, :0], y=Y), "x in .* of shape \\(6, 0, 4\\): images are"),
         (lambda path: save(path, x=X.reshape(6, 2, 5, 2), y=Y), "one alone, must be 1 or 3"),
         (lambda path: save(path, x=np.zeros((6, 3, 4, 3), np.uint8), y=Y), "one alone, must be 1 or 3"),
-        (lambda path: save(path, x=X, y=Y[:5]), "holds 6 images and 5 labels"),
+        (lambda path: save(path, x=X, y=Y[:5]), "holds 6 images and 5 labels in x and y: give one"),
+        (
+            lambda path: save(path, x_train=X[:4], y_train=Y[:5], x_test=X[4:], y_test=Y[5:]),  # six of both, in all
+            "holds 4 images and 5 labels in x_train and y_train",
+        ),
         (lambda path: save(path, x=X, y=Y + 0.5), "y in .* is float64 of shape .*: labels are whole numbers"),
         (lambda path: save(path, x=X, y=np.stack([Y, Y], 1)), "y in .* of shape \\(6, 2\\): labels are whole"),
         (lambda path: save(path, x=X, y=Y - 1), "has labels from -1 to 1: number classes from 0"),

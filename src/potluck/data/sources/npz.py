@@ -15,6 +15,7 @@ from potluck.errors import DataError
 
 _WHOLE = ("x", "y")
 _SPLIT = ("x_train", "y_train", "x_test", "y_test")
+_PAIRS = (_SPLIT[:2], _SPLIT[2:], _WHOLE)
 _CHANNELS = (1, 3)
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _BOMB_FROM, _BOMB_RATIO = 64 << 20, 200
@@ -24,12 +25,17 @@ _BOMB_FROM, _BOMB_RATIO = 64 << 20, 200
 def load(path: Path) -> Source:
     """Read the file; images are bytes of shape [n, height, width], with 1 or 3 channels before or after these."""
     arrays = _read(path)
-    parts = [_images(arrays[_SPLIT[at]], _SPLIT[at], path) for at in (0, 2)] if "x_train" in arrays else []
-    x = _joined(parts, path) if parts else _images(arrays["x"], "x", path)
-    names = ("y_train", "y_test") if parts else ("y",)
-    y = np.concatenate([_labels(arrays[name], name, path) for name in names])
-    if len(x) != len(y):
-        raise DataError(f"{path} holds {len(x)} images and {len(y)} labels: give one label per image.")
+    parts = []
+    for x_name, y_name in (pair for pair in _PAIRS if pair[0] in arrays):
+        images, labels = _images(arrays[x_name], x_name, path), _labels(arrays[y_name], y_name, path)
+        if len(images) != len(labels):
+            raise DataError(
+                f"{path} holds {len(images)} images and {len(labels)} labels in {x_name} and {y_name}: give one label "
+                "per image."
+            )
+        parts.append((images, labels))
+    x = _joined([images for images, _ in parts], path)
+    y = np.concatenate([labels for _, labels in parts])
     classes = int(y.max()) + 1
     if classes > len(y) or len(np.unique(y)) < 2:
         raise DataError(
@@ -43,8 +49,8 @@ def load(path: Path) -> Source:
         class_names=tuple(map(str, range(classes))),
         mean=(0.5,) * x.shape[1],
         std=(0.5,) * x.shape[1],
-        test_from=len(parts[0]) if parts else None,
-        default_split="official" if parts else "8:1:1",
+        test_from=len(parts[0][1]) if len(parts) > 1 else None,
+        default_split="official" if len(parts) > 1 else "8:1:1",
     )
 
 
@@ -104,6 +110,8 @@ def _images(values: np.ndarray, name: str, path: Path) -> np.ndarray:
 
 
 def _joined(parts: list[np.ndarray], path: Path) -> np.ndarray:
+    if len(parts) == 1:
+        return parts[0]
     if parts[0].shape[1:] != parts[1].shape[1:]:
         raise DataError(
             f"{path} has training images of shape {parts[0].shape[1:]} and test images of {parts[1].shape[1:]}: "
