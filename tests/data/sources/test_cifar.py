@@ -246,11 +246,11 @@ def test_pickles_of_something_else(
     assert str(path) in str(caught.value)
 
 
-def test_real_files_where_there_are_any() -> None:
-    for name, classes in (("cifar-10", 10), ("cifar-100", 100)):
-        try:
-            source = load(name)
-        except DataError as error:
-            pytest.skip(str(error))
-        assert torch.bincount(source.y[:50_000]).tolist() == [50_000 // classes] * classes
-        assert torch.bincount(source.y[50_000:]).tolist() == [10_000 // classes] * classes
+@pytest.mark.parametrize(("name", "classes"), [("cifar-10", 10), ("cifar-100", 100)])
+def test_real_files_where_there_are_any(name: str, classes: int) -> None:
+    try:
+        source = load(name)
+    except DataError as error:
+        pytest.skip(str(error))
+    assert torch.bincount(source.y[:50_000]).tolist() == [50_000 // classes] * classes
+    assert torch.bincount(source.y[50_000:]).tolist() == [10_000 // classes] * classes

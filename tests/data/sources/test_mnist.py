@@ -171,11 +171,17 @@ def test_archive_that_is_a_bomb(kind: int, tmp_path: Path, monkeypatch: pytest.M
         tracemalloc.stop()
 
 
-def test_real_files_where_there_are_any() -> None:
-    for name, counts in (("mnist", [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]),
-                         ("fashion-mnist", [7000] * 10), ("emnist-letters", [5600] * 26)):  # fmt: skip
-        try:
-            source = load(name)
-        except DataError as error:
-            pytest.skip(str(error))
-        assert torch.bincount(source.y).tolist() == counts
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("mnist", [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]),
+        ("fashion-mnist", [7000] * 10),
+        ("emnist-letters", [5600] * 26),
+    ],
+)
+def test_real_files_where_there_are_any(name: str, counts: list[int]) -> None:
+    try:
+        source = load(name)
+    except DataError as error:
+        pytest.skip(str(error))
+    assert torch.bincount(source.y).tolist() == counts
