@@ -213,6 +213,16 @@ def test_patience_has_an_end_and_what_came_is_kept(site: Site, mnist: dict[str, 
 
 @pytest.mark.parametrize("length", [1000, 10**6])
 def test_a_beginning_of_something_else_is_thrown_away(
+def test_patience_has_an_end_also_with_a_site_without_ranges(
+    site: Site, mnist: dict[str, bytes], tmp_path: Path
+) -> None:
+    site.ranges = False
+    site.breaks_after = [400, 500, *[400, 500] * 50]  # each second time more than the last time
+    with pytest.raises(DataError, match="the connection broke off after 400 bytes"):
+        fetch("mnist", tmp_path)
+    assert len(site.asked) == 2 + fetching._TRIES
+
+
     site: Site, mnist: dict[str, bytes], tmp_path: Path, length: int
 ) -> None:
     name = "train-images-idx3-ubyte.gz"
