@@ -50,6 +50,7 @@ def fetch(name: Name, data_dir: DataDir = None) -> None:
     A download that was interrupted goes on where it ended, and is checked
     against the published checksum.
     """
+    from potluck.data.fetch import command
     from potluck.data.fetch import fetch as get
     from potluck.report.progress import downloads
 
@@ -58,7 +59,7 @@ def fetch(name: Name, data_dir: DataDir = None) -> None:
         with downloads(console) as watch:
             folder = get(name, data_dir, watch)
     except KeyboardInterrupt:
-        say(console, f"Stopped; what has arrived is kept. Go on with it: potluck data fetch {name}")
+        say(console, f"Stopped; what has arrived is kept. Go on with it: {command(name, data_dir)}")
         raise typer.Exit(130) from None
     say(console, f"{name} is in {folder}, as published.")
 

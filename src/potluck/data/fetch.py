@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import shlex
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -60,19 +61,28 @@ def fetch(name: str, data_dir: str | Path | None = None, watch: Watch = lambda *
             try:
                 _download(download, target, watch)
             except _NetworkError as error:
-                raise DataError(_advice(name, str(error), place, missing[index:])) from error
+                raise DataError(_advice(command(name, data_dir), str(error), place, missing[index:])) from error
         if download.path in form.archives:
             _unpack(Found(form, target), folder)
             target.unlink()
     return folder
 
 
-def _advice(name: str, reason: str, place: Path, missing: Sequence[Download]) -> str:
+def command(name: str, data_dir: str | Path | None) -> str:
+    """What to type to get a data set to where it was asked for.
+
+    >>> command("mnist", None), command("mnist", "my data")
+    ('potluck data fetch mnist', "potluck data fetch mnist --data-dir 'my data'")
+    """
+    return f"potluck data fetch {name}" + (f" --data-dir {shlex.quote(str(data_dir))}" if data_dir else "")
+
+
+def _advice(command: str, reason: str, place: Path, missing: Sequence[Download]) -> str:
     """What to do without a network, or with one that does not work."""
     files = ", ".join(f"{download.urls[-1]} ({download.size:,} bytes, md5 {download.md5})" for download in missing)
     return (
         f"{reason}. Try again, which goes on with what has arrived; or get this by other means: {files}; put it into "
-        f"{(place / missing[0].path).parent} and run 'potluck data fetch {name}' again, to have it checked."
+        f"{(place / missing[0].path).parent} and have it checked by the same command: {command}"
     )
 
 
@@ -139,6 +149,7 @@ def _get(url: str, part: Path, download: Download, watch: Callable[[int], None])
     """Bring ``part`` to its full size, going on where it ends, as often as the connection breaks and more has come."""
     left, most = _TRIES, 0
     while (have := part.stat().st_size if part.exists() else 0) < download.size:
+        most = max(most, have)
         reason = _get_more(url, part, have, download.size, watch)
         # More than the last time is not enough: whoever does not know of ranges begins anew each time.
         left = _TRIES if part.stat().st_size > most else left - 1
@@ -150,7 +161,6 @@ def _get(url: str, part: Path, download: Download, watch: Callable[[int], None])
     watch(have)
 
 
-        most = max(most, have)
 def _get_more(url: str, part: Path, have: int, size: int, watch: Callable[[int], None]) -> str:
     """Ask once for what is missing; why it did not all come, if so."""
     headers = {"User-Agent": f"potluck/{__version__}"} | ({"Range": f"bytes={have}-"} if have else {})
