@@ -101,8 +101,11 @@ def test_is_a_value() -> None:
     [
         ((0.5,), None, "none", "belong together"),
         (None, (0.5,), "none", "belong together"),
-        ((0.5,), (0.5, 0.5), "none", "one number per channel"),
-        ((), (), "none", "one number per channel"),
+        ((0.5,), (0.5, 0.5), "none", "one finite number per channel"),
+        ((), (), "none", "one finite number per channel"),
+        ((float("nan"),), (0.5,), "none", "one finite number per channel"),
+        ((float("-inf"),), (0.5,), "none", "one finite number per channel"),
+        ((0.5,), (float("inf"),), "none", "one finite number per channel"),
         ((0.5,), (0.0,), "none", "above 0"),
         ((0.5,), (float("nan"),), "none", "above 0"),
         ((0.5,), (0.5,), "relese", "did you mean 'release'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -43,8 +44,10 @@ class Transform:
         if mean is None or std is None:
             if mean is not std:
                 raise ConfigError("mean and std belong together: give both, or neither.")
-        elif not mean or len(mean) != len(std) or not all(0 < value < float("inf") for value in std):
-            raise ConfigError(f"mean {mean} and std {std} must have one number per channel each, those of std above 0.")
+        elif not mean or len(mean) != len(std) or not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0:
+            raise ConfigError(
+                f"mean {mean} and std {std} must have one finite number per channel each, those of std above 0."
+            )
 
     def plain(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """``x`` as the network sees it in a test: bytes divided by 255, normalised, as ``dtype``.
