@@ -11,6 +11,7 @@ from torch import Tensor
 
 from potluck.data import augment
 from potluck.data.augment import geometry, released
+from potluck.data.augment.memory import in_one_piece
 from potluck.draws import spread, uniform
 from potluck.errors import ConfigError
 
@@ -157,6 +158,16 @@ def test_whole_numbers_are_equally_likely_up_to_their_limit() -> None:
         counts = torch.bincount(geometry.below(bits, limit), minlength=limit)
         assert len(counts) == limit
         assert counts.max() - counts.min() <= 1
+
+
+def test_memory_in_one_piece() -> None:
+    wanted = [((3,), torch.uint8), ((2, 5), torch.float64), ((0, 4), torch.int64), ((7, 1), torch.int32)]
+    tensors = in_one_piece(torch.device("cpu"), *wanted)
+    assert [(tuple(tensor.shape), tensor.dtype) for tensor in tensors] == wanted
+    assert len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == 1
+    for number, tensor in enumerate(tensors):
+        tensor.fill_(number)
+    assert all((tensor == number).all() for number, tensor in enumerate(tensors))  # none lies in another
 
 
 def test_presets() -> None:

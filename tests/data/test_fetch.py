@@ -23,6 +23,8 @@ from potluck.errors import DataError
 from potluck.report.progress import downloads
 from run import tiny
 
+COMMAND = "potluck data fetch mnist --data-dir"
+
 
 @dataclass
 class Site:
@@ -215,6 +217,16 @@ def test_patience_has_an_end_and_what_came_is_kept(site: Site, mnist: dict[str, 
     assert {path.name: path.read_bytes() for path in (tmp_path / "mnist").iterdir()} == mnist
 
 
+def test_patience_has_an_end_also_with_a_site_without_ranges(
+    site: Site, mnist: dict[str, bytes], tmp_path: Path
+) -> None:
+    site.ranges = False
+    site.breaks_after = [400, 500, *[400, 500] * 50]  # each second time more than the last time
+    with pytest.raises(DataError, match="the connection broke off after 400 bytes"):
+        fetch("mnist", tmp_path)
+    assert len(site.asked) == 2 + fetching._TRIES
+
+
 @pytest.mark.parametrize("length", [1000, 10**6])
 def test_a_beginning_of_something_else_is_thrown_away(
     site: Site, mnist: dict[str, bytes], tmp_path: Path, length: int
@@ -358,4 +370,4 @@ def test_interrupted_command(
     monkeypatch.setattr(fetching, "_get_more", interrupted)
     ran = potluck("data", "fetch", "mnist", "--data-dir", tmp_path)
     assert ran.code == 130
-    assert "Stopped; what has arrived is kept. Go on with it: potluck data fetch mnist --data-dir " in ran.out
+    assert f"Stopped; what has arrived is kept. Go on with it: {COMMAND} {tmp_path}\n" in ran.out

@@ -259,6 +259,24 @@ def test_balanced_dirichlet_is_as_unlike_as_alpha_says() -> None:
     assert largest[-1] < 0.12
 
 
+@pytest.mark.parametrize(("alpha", "counts"), [(0.5, [400] * 10), (0.1, [1, 700, 30]), (5.0, [7, 0, 11])])
+def test_balanced_shares_are_found_quickly(monkeypatch: pytest.MonkeyPatch, alpha: float, counts: list[int]) -> None:
+    module = import_module("potluck.data.partitions.balanced_dirichlet")
+    rounds = []
+
+    def differences(values: Any) -> Any:
+        rounds.append(values)
+        return abs(values)
+
+    monkeypatch.setattr(module.np, "abs", differences)
+    total = torch.tensor(counts)
+    found = module._balanced(shares(1, alpha, len(counts), 50), total)
+    assert len(rounds) < 200  # of a thousand at most
+    sizes = (found * total.unsqueeze(1)).sum(0)
+    assert torch.allclose(sizes, torch.full_like(sizes, sum(counts) / 50), rtol=1e-8)
+    assert torch.allclose(found.sum(1), torch.ones_like(found[:, 0]), rtol=1e-12)
+
+
 # ---- two classes --------------------------------------------------------------------------------------------------
 
 

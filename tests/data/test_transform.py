@@ -57,6 +57,30 @@ def test_augmented_is_the_preset_after_normalisation() -> None:
     assert torch.equal(plain.augmented(BYTES, keys, torch.float32), plain.plain(BYTES, torch.float32))
 
 
+@pytest.mark.parametrize("augmentation", augment.names())
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("at_once", [1, 600])
+def test_more_images_than_are_worked_on_at_once(
+    monkeypatch: pytest.MonkeyPatch, augmentation: str, dtype: torch.dtype, at_once: int
+) -> None:
+    x = torch.randint(0, 256, (23, 3, 4, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    keys, transform = spread(1, torch.arange(23)), Transform(MEAN, STD, augmentation)
+    whole = transform.augmented(x, keys, dtype)
+    worked_on = []
+    work = Transform._augmented
+
+    def watched(self: Transform, x: torch.Tensor, keys: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        worked_on.append(len(x))
+        return work(self, x, keys, dtype)
+
+    monkeypatch.setattr(Transform, "_augmented", watched)
+    monkeypatch.setattr("potluck.data.transform._AT_ONCE", at_once)
+    pieces = transform.augmented(x, keys, dtype)
+    assert worked_on == ([1] * 23 if at_once == 1 else [10, 10, 3])  # an image has 60 numbers
+    assert (pieces.shape, pieces.dtype) == (x.shape, dtype)
+    assert torch.equal(pieces, whole)
+
+
 def test_can_be_differentiated_after_inference() -> None:
     transform = Transform((0.125,), (0.375,))  # numbers that no other test has asked for
     with torch.inference_mode():
@@ -77,8 +101,11 @@ def test_is_a_value() -> None:
     [
         ((0.5,), None, "none", "belong together"),
         (None, (0.5,), "none", "belong together"),
-        ((0.5,), (0.5, 0.5), "none", "one number per channel"),
-        ((), (), "none", "one number per channel"),
+        ((0.5,), (0.5, 0.5), "none", "one finite number per channel"),
+        ((), (), "none", "one finite number per channel"),
+        ((float("nan"),), (0.5,), "none", "one finite number per channel"),
+        ((float("-inf"),), (0.5,), "none", "one finite number per channel"),
+        ((0.5,), (float("inf"),), "none", "one finite number per channel"),
         ((0.5,), (0.0,), "none", "above 0"),
         ((0.5,), (float("nan"),), "none", "above 0"),
         ((0.5,), (0.5,), "relese", "did you mean 'release'"),

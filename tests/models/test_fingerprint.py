@@ -124,10 +124,31 @@ def scaled(factor: float) -> Callable[[Tensor], Tensor]:
     return lambda x: x * factor
 
 
+def summing(factor: float) -> Callable[[list[float]], float]:
+    """A function with a function in it, whose constant is all that differs."""
+    if factor == 2:
+        return lambda values: sum(map(lambda value: value * 2, values))  # noqa: C417
+    return lambda values: sum(map(lambda value: value * 3, values))  # noqa: C417
+
+
+class Slotted:
+    __slots__ = ("__dict__", "value")
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
         (1, 100),
+        (partial(F.leaky_relu, negative_slope=0.1), partial(F.leaky_relu, negative_slope=0.2)),
+        (partial(torch.clamp, 0), partial(torch.clamp, 1)),
+        (summing(2), summing(3)),
+        (Slotted(1), Slotted(2)),
+        (torch.eye(2).to_sparse(), torch.ones(2, 2).to_sparse()),
+        (Printed(nn.Linear(2, 2)), Printed(nn.Linear(2, 3))),
+        ([nn.Linear(2, 2)], [nn.Linear(2, 3)]),
         ({"depth": 1}, {"depth": 2}),
         (torch.ones(2), torch.zeros(2)),
         (scaled(1), scaled(2)),
@@ -141,3 +162,71 @@ def scaled(factor: float) -> Callable[[Tensor], Tensor]:
 def test_private_attributes_count(one: object, other: object) -> None:
     assert fingerprint(Printed(one)) != fingerprint(Printed(other))
     assert fingerprint(Printed(one)) == fingerprint(copy.deepcopy(Printed(one)))
+
+
+def times(factor: float, base: type[nn.Module] = nn.Module) -> nn.Module:
+    """A network of a class that is made here: always of the same name, but not of the same code."""
+
+    class Net(base):  # type: ignore[misc,valid-type]
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            output: Tensor = self.fc(x * factor)
+            return output
+
+    return Net()
+
+
+def test_classes_of_one_name_count_by_what_is_in_them() -> None:
+    assert fingerprint(times(2)) == fingerprint(times(2))
+    assert fingerprint(times(2)) != fingerprint(times(3))
+    assert fingerprint(times(2)) != fingerprint(times(2, base=nn.Sequential))
+    # As when a cell of a notebook is run again.
+    old = Functional()
+    again: type[nn.Module] = type("Functional", (Functional,), {"forward": lambda _self, x: x})
+    again.__qualname__, again.__module__ = Functional.__qualname__, Functional.__module__
+    assert fingerprint(old) != fingerprint(again())
+
+
+def test_hooks_count_by_what_they_do() -> None:
+    def hooked(factor: float) -> nn.Module:
+        model = nn.Linear(4, 2)
+        model.register_forward_hook(lambda _layer, _args, output: output * factor)
+        return model
+
+    assert fingerprint(hooked(2)) == fingerprint(hooked(2))
+    assert len({fingerprint(hooked(2)), fingerprint(hooked(3)), fingerprint(nn.Linear(4, 2))}) == 3
+
+
+class Child(nn.Module):
+    """Knows its parent, in a list so that it is not taken for a part of it."""
+
+    def __init__(self, parent: nn.Module, size: int) -> None:
+        super().__init__()
+        self.parent, self.fc = [parent], nn.Linear(size, size)
+
+
+class Parent(nn.Module):
+    def __init__(self, *sizes: int) -> None:
+        super().__init__()
+        self.children_ = nn.ModuleList(Child(self, size) for size in sizes)
+
+
+def test_networks_that_know_themselves() -> None:
+    assert fingerprint(Parent(2, 3)) == fingerprint(Parent(2, 3)) == fingerprint(copy.deepcopy(Parent(2, 3)))
+    assert fingerprint(Parent(2, 3)) != fingerprint(Parent(2, 4))
+    assert fingerprint(Parent(2, 3).children_[0]) != fingerprint(Parent(2, 4).children_[0])
+
+
+def test_what_has_no_content_yet() -> None:
+    def later(x: Tensor) -> Tensor:
+        return unknown(x)
+
+    assert fingerprint(Printed(later)) == fingerprint(Printed(later))
+    assert fingerprint(Printed(torch.empty(3, device="meta"))) != fingerprint(Printed(torch.empty(4, device="meta")))
+    if fingerprint is None:
+
+        def unknown(x: Tensor) -> Tensor:
+            return x

@@ -28,7 +28,7 @@ Watch = Callable[[str, int, int], None]
 _BLOCK = 1 << 16
 _PATIENCE_S = 30
 _TRIES = 5
-"""How often a connection that breaks off is made again, without a byte more than before."""
+"""How often a connection that breaks off is made again, without a byte more than ever before."""
 
 
 def fetch(name: str, data_dir: str | Path | None = None, watch: Watch = lambda *_: None) -> Path:
@@ -150,10 +150,12 @@ class _NetworkError(Exception):
 
 def _get(url: str, part: Path, download: Download, watch: Callable[[int], None]) -> None:
     """Bring ``part`` to its full size, going on where it ends, as often as the connection breaks and more has come."""
-    left = _TRIES
+    left, most = _TRIES, 0
     while (have := part.stat().st_size if part.exists() else 0) < download.size:
+        most = max(most, have)
         reason = _get_more(url, part, have, download.size, watch)
-        left = _TRIES if part.stat().st_size > have else left - 1
+        # More than the last time is not enough: whoever does not know of ranges begins anew each time.
+        left = _TRIES if part.stat().st_size > most else left - 1
         if left == 0:
             raise _NetworkError(reason)
     if have > download.size:

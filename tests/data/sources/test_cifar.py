@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import pickle
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -171,6 +172,26 @@ def test_damaged_archives(published: Made, tmp_path: Path) -> None:
         assert str(path) in str(caught.value)
 
 
+def header(name: str, kind: bytes, size: int) -> bytes:
+    member = tarfile.TarInfo(name)
+    member.type, member.size = kind, size
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        (header("long", tarfile.GNUTYPE_LONGNAME, 1) + b"a" + bytes(511)) * 3000,  # a name for a name for a name ...
+        header("x", tarfile.XHDTYPE, 22) + b"22 GNU.sparse.size=ab\n" + bytes(490) + header("f", tarfile.REGTYPE, 0),
+    ],
+    ids=["deep", "no number"],
+)
+def test_archives_made_to_fail(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "cifar-10-binary.tar.gz").write_bytes(gzip.compress(content))
+    with pytest.raises(DataError, match=r"the archive .*cifar-10-binary\.tar\.gz cannot be read: .* again\."):
+        load("cifar-10", tmp_path)
+
+
 def test_archive_without_a_file(published: Made, tmp_path: Path) -> None:
     less = dict(list(published.binary_contents.items())[1:])
     path = made.tar(tmp_path / published.binary.archives[0], published.binary, less)
@@ -225,11 +246,11 @@ def test_pickles_of_something_else(
     assert str(path) in str(caught.value)
 
 
-def test_real_files_where_there_are_any() -> None:
-    for name, classes in (("cifar-10", 10), ("cifar-100", 100)):
-        try:
-            source = load(name)
-        except DataError as error:
-            pytest.skip(str(error))
-        assert torch.bincount(source.y[:50_000]).tolist() == [50_000 // classes] * classes
-        assert torch.bincount(source.y[50_000:]).tolist() == [10_000 // classes] * classes
+@pytest.mark.parametrize(("name", "classes"), [("cifar-10", 10), ("cifar-100", 100)])
+def test_real_files_where_there_are_any(name: str, classes: int) -> None:
+    try:
+        source = load(name)
+    except DataError as error:
+        pytest.skip(str(error))
+    assert torch.bincount(source.y[:50_000]).tolist() == [50_000 // classes] * classes
+    assert torch.bincount(source.y[50_000:]).tolist() == [10_000 // classes] * classes

@@ -98,3 +98,12 @@ def test_missing_and_unreadable(tmp_path: Path) -> None:
         files.read(tmp_path / "none.gz", "Fetch it")
     with pytest.raises(DataError, match="cannot be read"):
         files.read(tmp_path, "Fetch it")  # a folder
+
+
+def test_no_more_is_read_than_there_should_be(tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(b"abc")
+    assert files.read(tmp_path / "a.gz", "Fetch it", most=3) == b"abc"
+    (tmp_path / "a.gz").unlink()
+    (tmp_path / "a.gz").symlink_to("/dev/zero")
+    with pytest.raises(DataError, match=r"a\.gz has more than 3 bytes, so it is not the published one\. Fetch it\."):
+        files.read(tmp_path / "a.gz", "Fetch it", most=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import weakref
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,33 @@ def test_one_in_colour_makes_all_coloured(animals: Path) -> None:
     assert source.shape == (3, 4, 6)
     assert source.x[:, :, 2, 2].tolist() == [[v] * 3 for v in (0, 1, 2, 10, 11, 12, 7, 8, 0)]
     assert source.x[-1, :, 0, 1].tolist() == [9, 8, 7]
+
+
+def test_only_one_image_is_held_beside_the_array(tmp_path: Path) -> None:
+    for index in range(40):
+        picture(tmp_path / "large" / "ab"[index % 2] / f"{index}.png", index, (512, 512), mode="RGB")
+    opened = []
+    original = Image.Image.convert
+
+    def convert(image: Image.Image, mode: str) -> Image.Image:
+        result = original(image, mode)
+        opened.append(weakref.ref(result))
+        assert sum(ref() is not None for ref in opened) <= 3  # the first, the one before, and this one
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Image.Image, "convert", convert)
+        assert load(str(tmp_path / "large")).x.shape == (40, 3, 512, 512)
+    assert len(opened) == 41
+
+
+def test_too_many_large_images(animals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("potluck.data.sources.image_folder.np.empty", full)
+    with pytest.raises(DataError, match="6 images of 6x4 pixels do not fit into memory: make them smaller"):
+        load(str(animals))
 
 
 def test_train_and_test_folders_are_the_official_split(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -153,11 +155,33 @@ def test_damaged_file(change: object, message: str, tmp_path: Path, monkeypatch:
     assert "Put the four files of http://yann.lecun.com/exdb/mnist/ into mnist/ again." in str(caught.value)
 
 
-def test_real_files_where_there_are_any() -> None:
-    for name, counts in (("mnist", [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]),
-                         ("fashion-mnist", [7000] * 10), ("emnist-letters", [5600] * 26)):  # fmt: skip
-        try:
-            source = load(name)
-        except DataError as error:
-            pytest.skip(str(error))
-        assert torch.bincount(source.y).tolist() == counts
+@pytest.mark.parametrize("kind", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_archive_that_is_a_bomb(kind: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    form, _ = letters(tmp_path, monkeypatch)
+    with zipfile.ZipFile(tmp_path / "gzip.zip", "w", kind) as archive:
+        for name in form.files:
+            archive.writestr(f"gzip/{name}", bytes(64 << 20))
+            archive.getinfo(f"gzip/{name}").file_size = 1000  # so it claims
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=r"the archive .*gzip\.zip cannot be read: "):
+            load("emnist-letters", tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("mnist", [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]),
+        ("fashion-mnist", [7000] * 10),
+        ("emnist-letters", [5600] * 26),
+    ],
+)
+def test_real_files_where_there_are_any(name: str, counts: list[int]) -> None:
+    try:
+        source = load(name)
+    except DataError as error:
+        pytest.skip(str(error))
+    assert torch.bincount(source.y).tolist() == counts

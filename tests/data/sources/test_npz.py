@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -106,8 +107,8 @@ HEADER = header()
         (lambda path: save(path, x=np.zeros((6, 3, 4, 3), np.uint8), y=Y), "one alone, must be 1 or 3"),
         (lambda path: save(path, x=X, y=Y[:5]), "holds 6 images and 5 labels in y: give one"),
         (
-            lambda path: save(path, x_train=X, y_train=Y[:5], x_test=X[:5], y_test=Y),
-            "holds 6 images and 5 labels in y_train: give one",
+            lambda path: save(path, x_train=X[:4], y_train=Y[:5], x_test=X[4:], y_test=Y[5:]),  # six of both, in all
+            "holds 4 images and 5 labels in y_train: give one",
         ),
         (lambda path: save(path, x=X, y=Y + 0.5), "y in .* is float64 of shape .*: labels are whole numbers or text"),
         (lambda path: save(path, x=X, y=np.stack([Y, Y], 1)), "y in .* of shape \\(6, 2\\): labels are whole"),
@@ -132,6 +133,10 @@ HEADER = header()
         (lambda path: raw(path, HEADER, bytes(119)), "x.npy in .* is damaged: its values do not fit its shape"),
         (lambda path: raw(path, HEADER, bytes(121)), "x.npy in .* is damaged"),
         (lambda path: raw(path, HEADER.replace(b"(6, 5, 4)", b"(9**9,)  ")), "cannot be read"),
+        (lambda path: raw(path, HEADER.replace(b"(6, 5, 4)", b"(6, 5, 4 ")), "cannot be read"),  # never closed
+        (lambda path: raw(path, HEADER.replace(b"(6, 5, 4)", b"(-120, 1)")), "x.npy in .* is damaged"),
+        (lambda path: raw(path, HEADER.replace(b"(6, 5, 4)", b"(-6,-5,4)")), "x.npy in .* is damaged"),
+        (lambda path: raw(path, b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + HEADER[10:]), "cannot be read"),
         (lambda path: raw(path, b"\x93NUMPY\x07\x00"), "unknown version of NumPy's format"),
         (lambda path: raw(path, b""), "cannot be read"),
     ],
@@ -165,3 +170,37 @@ def test_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         load(str(tmp_path / "a.npz"))
     # Stored as it is, the same array is not suspicious.
     assert len(load(save(tmp_path / "b.npz", False, x=np.zeros((2000, 32, 32), np.uint8), y=np.arange(2000) % 2)).y)
+
+
+def lying(path: Path, claimed: int, kind: int) -> None:
+    """64 MiB of zeros as an array, in an archive that claims less."""
+    content = HEADER.replace(b"(6, 5, 4)", b"(%9d,)" % (64 << 20))[: len(HEADER)] + bytes(64 << 20)
+    y = io.BytesIO()
+    np.save(y, Y)
+    with zipfile.ZipFile(path, "w", kind) as archive:
+        archive.writestr("x.npy", content)
+        archive.writestr("y.npy", y.getvalue())
+        archive.getinfo("x.npy").file_size = claimed
+
+
+@pytest.mark.parametrize("claimed", [200, 1 << 20])
+@pytest.mark.parametrize("kind", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_no_more_is_unpacked_than_is_claimed(tmp_path: Path, claimed: int, kind: int) -> None:
+    lying(tmp_path / "a.npz", claimed, kind)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=r"a\.npz cannot be read as a NumPy \.npz file: "):
+            load(str(tmp_path / "a.npz"))
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_images_are_not_copied(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npz", False, x=np.zeros((4096, 64, 64), np.uint8), y=np.arange(4096) % 2)  # 16 MiB
+    tracemalloc.start()
+    try:
+        load(path)
+        assert tracemalloc.get_traced_memory()[1] < 24 << 20
+    finally:
+        tracemalloc.stop()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from potluck.data.sources import pickles
 from potluck.data.sources.pickles import unpickle
 from potluck.errors import DataError
 
@@ -91,6 +92,18 @@ def test_other_names_are_refused(module: str, name: str, protocol: int) -> None:
     }
     with pytest.raises(DataError, match=f"asks for {module}.{name}"):
         read(contents[protocol])
+
+
+@pytest.mark.parametrize("name", sorted(pickles._STAND_INS))
+def test_what_a_file_says_of_a_name_is_forgotten(name: tuple[str, str]) -> None:
+    stand_in = pickles._STAND_INS[name]
+    before = {key: getattr(stand_in, key, None) for key in (*vars(stand_in), "__defaults__", "state", "other")}
+    for key in ("__defaults__", "state", "other"):
+        state = b"}X" + struct.pack("<I", len(key)) + key.encode() + b"(K\x01K\x02ts"
+        for opcodes in (state, b"N" + state + b"\x86"):  # as the content of its __dict__, and attribute by attribute
+            with pytest.raises(DataError, match="is no pickle"):
+                read(b"\x80\x02c%s\n%s\n" % (name[0].encode(), name[1].encode()) + opcodes + b"b.")
+    assert {key: getattr(stand_in, key, None) for key in before} == before
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ def test_unknown_name_that_is_a_folder_gets_told_how_to_write_it(
         load("cats")
     with pytest.raises(DataError, match="unknown data set ''"):
         load("")
+    with pytest.raises(DataError, match="unknown data set 'aaa"):
+        load("a" * 300)  # longer than any file's name
     with pytest.raises(DataError, match="unknown data set 'dogs'"):
         published("dogs")
 

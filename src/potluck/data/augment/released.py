@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from potluck.data.augment.geometry import TRIES, below, draw, sides
+from potluck.data.augment.memory import in_one_piece
 
 _PADDING = 4
 _PLACES = 2 * _PADDING + 1
@@ -39,11 +40,18 @@ def release(x: Tensor, keys: Tensor) -> Tensor:
     columns = torch.where((column < 0) | (column >= width), none, mirrored)
     erased_rows = torch.where((row >= top) & (row < bottom) & (erase == 1), none, 0).to(torch.int32)
     erased_columns = torch.where((column >= left) & (column < edge), none, 0).to(torch.int32)
-    pixel = rows.unsqueeze(2) + columns.unsqueeze(1)
-    erased = torch.minimum(erased_rows.unsqueeze(2), erased_columns.unsqueeze(1))
-    pixel = torch.maximum(pixel, erased, out=pixel).clamp_(max=none).to(torch.int64)
-    pixels = torch.cat((x.flatten(2), x.new_zeros(count, channels, 1)), 2)
-    return pixels.gather(2, pixel.view(count, 1, none).expand(-1, channels, -1)).view(x.shape)
+    pixels, number, erased, taken = in_one_piece(
+        x.device,
+        ((count, channels, none + 1), x.dtype),
+        ((count, height, width), torch.int32),
+        ((count, height, width), torch.int32),
+        ((count, height, width), torch.int64),
+    )
+    torch.add(rows.unsqueeze(2), columns.unsqueeze(1), out=number)
+    torch.minimum(erased_rows.unsqueeze(2), erased_columns.unsqueeze(1), out=erased)
+    taken.copy_(torch.maximum(number, erased, out=number).clamp_(max=none))
+    pixels[..., :none], pixels[..., none] = x.flatten(2), 0
+    return pixels.gather(2, taken.view(count, 1, none).expand(-1, channels, -1)).view(x.shape)
 
 
 def _tries(height: int, width: int) -> int:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from potluck.data.augment.geometry import TRIES, below, draw, sides
-from potluck.draws import uniform
+from potluck.data.augment.memory import in_one_piece
 from potluck.errors import DataError
 
 _FLIP, _JITTER, _ORDER, _FACTORS, _HUE, _GREY, _CROP = 0, 1, 2, (3, 4, 5), 6, 7, 8
@@ -29,8 +29,6 @@ _NOTHING, _BRIGHTNESS, _CONTRAST, _SATURATION, _HUE_TURN = range(5)
 _STRENGTH, _TURN_BY = 0.4, 0.1
 _RED, _GREEN, _BLUE = 0.2989, 0.587, 0.114
 """How much of a colour's light is in each channel."""
-_AT_ONCE = 128
-"""So many images at once stay in a core's cache."""
 
 
 def two_views(x: Tensor, keys: Tensor) -> Tensor:
@@ -45,16 +43,11 @@ def two_views(x: Tensor, keys: Tensor) -> Tensor:
             f"augmentation 'two-views' is for images in grey or in colour, and these have {x.shape[1]} channels: use "
             "'release' or 'none'."
         )
-    crop, colours = _geometry(keys, *x.shape[2:]), _colours(keys, x.shape[1], x.dtype)
+    bits = draw(keys, first=0, count=_CROP + 4 * TRIES)
+    images, planes = in_one_piece(x.device, ((2, *x.shape), x.dtype), ((6, len(x), *x.shape[2:]), x.dtype))
     result = torch.empty_like(x, memory_format=torch.contiguous_format)
-    at_once = max(1, min(_AT_ONCE, len(x)) if x.device.type == "cpu" else len(x))
-    # Memory is asked for once: on a CPU it would take longer to get than to fill.
-    spare = x.new_empty(2, at_once, *x.shape[1:]), x.new_empty(6, at_once, *x.shape[2:])
-    for start in range(0, len(x), at_once):
-        part = slice(start, start + at_once)
-        images, planes = (space[:, : len(keys[part])] for space in spare)
-        _crop(x[part], result[part], [values[part] for values in crop], images)
-        _colour(result[part], colours[..., part], planes)
+    _crop(x, result, _geometry(bits, *x.shape[2:]), images)
+    _colour(result, _colours(bits, x.shape[1], x.dtype), planes)
     return result
 
 
@@ -69,20 +62,18 @@ def _crop(x: Tensor, result: Tensor, geometry: Sequence[Tensor], spare: Tensor) 
     planes = torch.arange(count * channels, device=x.device).view(count, channels, 1) * height
     for rows, picked in zip((above, under), spare, strict=True):
         torch.index_select(x.reshape(-1, width), 0, (planes + rows.unsqueeze(1)).flatten(), out=picked.view(-1, width))
-    stretched = spare[0].lerp_(spare[1], down.to(x.dtype).view(count, 1, height, 1)).flatten(2)
-    lines = width * torch.arange(height, device=x.device).view(-1, 1)
+    stretched = spare[0].lerp_(spare[1], down.to(x.dtype).view(count, 1, height, 1))
     for columns, picked in zip((before, after), (result, spare[1]), strict=True):
-        pixels = (lines + columns.unsqueeze(1)).view(count, 1, -1).expand(-1, channels, -1)
-        torch.gather(stretched, 2, pixels, out=picked.view(stretched.shape))
+        torch.gather(stretched, 3, columns.view(count, 1, 1, width).expand_as(x), out=picked)
     result.lerp_(spare[1], right.to(x.dtype).view(count, 1, 1, width))
 
 
-def _geometry(keys: Tensor, height: int, width: int) -> tuple[Tensor, ...]:
+def _geometry(bits: Tensor, height: int, width: int) -> tuple[Tensor, ...]:
     """Between which two rows, and how far between, each row of the result lies, of shape [B, H]; columns likewise."""
-    top, left, tall, wide = _part(keys, height, width).unsqueeze(2)
-    column = torch.arange(width, device=keys.device)
-    flip = below(draw(keys, _FLIP, 1), 2).view(-1, 1) == 1
-    above, under, down = _neighbours(torch.arange(height, device=keys.device), tall, height)
+    top, left, tall, wide = _part(bits, height, width).unsqueeze(2)
+    column = torch.arange(width, device=bits.device)
+    flip = below(bits[_FLIP], 2).unsqueeze(1) == 1
+    above, under, down = _neighbours(torch.arange(height, device=bits.device), tall, height)
     before, after, right = _neighbours(torch.where(flip, width - 1 - column, column), wide, width)
     return top + above, top + under, down, left + before, left + after, right
 
@@ -99,16 +90,16 @@ def _neighbours(places: Tensor, length: Tensor, size: int) -> tuple[Tensor, Tens
     return first, torch.minimum(first + 1, length - 1), share
 
 
-def _part(keys: Tensor, height: int, width: int) -> Tensor:
+def _part(bits: Tensor, height: int, width: int) -> Tensor:
     """Top, left, height and width of the part to keep, of shape [4, B]."""
-    area, ratio, down, right = draw(keys, _CROP, 4 * TRIES).view(TRIES, 4, len(keys)).unbind(1)
+    area, ratio, down, right = bits[_CROP:].view(TRIES, 4, bits.shape[1]).unbind(1)
     # 16 of the bits, between 20 % and 100 % of the area: 65,536 / 327,680 and 327,680 / 327,680.
     scaled = height * width * (65_536 + 4 * (area >> 8))
     wide, tall = sides(scaled, 327_680, ratio, lowest=3 / 4, longest=max(height, width) + 1)
     fits = (tall > 0) & (tall <= height) & (wide > 0) & (wide <= width)
     top, left = below(down, (height - tall + 1).clamp(min=1)), below(right, (width - wide + 1).clamp(min=1))
     drawn = torch.stack((top, left, tall, wide)).gather(1, fits.to(torch.uint8).argmax(0).expand(4, 1, -1)).squeeze(1)
-    return torch.where(fits.any(0), drawn, _middle(height, width, keys.device))
+    return torch.where(fits.any(0), drawn, _middle(height, width, bits.device))
 
 
 @lru_cache
@@ -131,11 +122,12 @@ def _colour(x: Tensor, colours: Tensor, spare: Tensor) -> None:
         _blend(x, mixture, spare[0])
 
 
-def _colours(keys: Tensor, channels: int, dtype: torch.dtype) -> Tensor:
+def _colours(bits: Tensor, channels: int, dtype: torch.dtype) -> Tensor:
     """The mixtures of every step, and last the turn of the hue in sixths (three times); of shape [steps + 1, 3, B]."""
-    chosen = uniform(keys, _JITTER) < 0.8
-    kinds = torch.where(chosen, _schedule(channels, keys.device)[:, below(draw(keys, _ORDER, 1)[0], 24)], _NOTHING)
-    factors = [1 + _STRENGTH * (2 * uniform(keys, stream).to(dtype) - 1) for stream in _FACTORS]
+    chances = bits[:_CROP].to(torch.float32) / (1 << 24)  # from 0 to below 1, the same in every precision
+    chosen = chances[_JITTER] < 0.8
+    kinds = torch.where(chosen, _schedule(channels, bits.device)[:, below(bits[_ORDER], 24)], _NOTHING)
+    factors = [1 + _STRENGTH * (2 * chances[stream].to(dtype) - 1) for stream in _FACTORS]
     factor = torch.ones_like(kinds, dtype=dtype)
     for kind, of_kind in zip((_BRIGHTNESS, _CONTRAST, _SATURATION), factors, strict=True):
         factor = torch.where(kinds == kind, of_kind, factor)
@@ -145,9 +137,9 @@ def _colours(keys: Tensor, channels: int, dtype: torch.dtype) -> Tensor:
         (factor, torch.where(kinds == _SATURATION, rest, 0.0), torch.where(kinds == _CONTRAST, rest, 0.0)), 1
     )
     # An image in grey is one without saturation.
-    grey = (uniform(keys, _GREY) < 0.2).to(dtype)
+    grey = (chances[_GREY] < 0.2).to(dtype)
     last = torch.stack((1 - grey, grey, torch.zeros_like(grey)))
-    turn = torch.where(chosen, 6 * _TURN_BY * (2 * uniform(keys, _HUE).to(dtype) - 1), 0.0).expand(3, -1)
+    turn = torch.where(chosen, 6 * _TURN_BY * (2 * chances[_HUE].to(dtype) - 1), 0.0).expand(3, -1)
     return torch.cat((mixtures, torch.stack((last, turn)) if channels == 3 else turn.unsqueeze(0)))
 
 
@@ -204,5 +196,5 @@ def _turn(x: Tensor, by: Tensor, spare: Tensor) -> None:
     torch.sub(hue, 3, out=scratch).abs_().sub_(1).clamp_(0, 1)
     torch.addcmul(least, span, scratch, out=red)
     for channel, at in ((green, 2), (blue, 4)):
-        torch.sub(hue, at, out=scratch).abs_().neg_().add_(2).clamp_(0, 1)
-        torch.addcmul(least, span, scratch, out=channel)
+        torch.sub(hue, at, out=scratch).abs_().sub_(2).clamp_(-1, 0)  # the negative of it
+        torch.addcmul(least, span, scratch, value=-1, out=channel)

@@ -36,14 +36,15 @@ def balanced_dirichlet(argument: str, labels: Labels, classes: int, clients: int
 def _balanced(drawn: Tensor, counts: Tensor) -> Tensor:
     """The shares [classes, clients] rescaled so that clients get equally many of ``counts`` samples per class."""
     held = drawn.numpy() + _TINY
-    held *= (counts / counts.sum()).numpy()[:, None]
-    present = counts.numpy() > 0
+    sums = counts.numpy() / counts.sum().item()  # in float64, or the sizes below would never be near enough to 1
+    held *= sums[:, None]
+    present = sums > 0
     for _ in range(_ROUNDS):
         sizes = held[present].sum(0) * held.shape[1]  # 1 for everybody, in the end
         if np.abs(sizes - 1).max() < _TINY:
             break
         held /= sizes
-        held[present] *= ((counts / counts.sum()).numpy()[present] / held[present].sum(1))[:, None]
+        held[present] *= (sums[present] / held[present].sum(1))[:, None]
     held[~present] = 1.0
     return torch.from_numpy(held / held.sum(1, keepdims=True))
 

@@ -74,7 +74,7 @@ def load(name: str, data_dir: str | Path | None = None) -> Source:
     if is_path(name):
         path = Path(absolute(name))
         return npz.load(path) if path.suffix == ".npz" else image_folder.load(path)
-    hint = f" To read the folder {name}, write ./{name}." if name and Path(name).is_dir() else ""
+    hint = f" To read the folder {name}, write ./{name}." if os.path.isdir(name) else ""  # noqa: PTH112 - must not raise
     raise DataError(nearest(name, _SOURCES, "data set") + hint)
 
 

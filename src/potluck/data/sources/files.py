@@ -16,7 +16,8 @@ from potluck.data.sources.published import File, Form
 from potluck.errors import DataError
 
 _MORE = 64 << 20
-"""How much an archive may hold beside the files whose size is known."""
+"""How much an archive may hold beside the files whose size is known, and by how much a file may be too large."""
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Found:
         return what, self._checked(name, self._raw(name), what)
 
     def _raw(self, name: str) -> bytes:
-        return read(self.path / name, f"{self.form.remedy} again")
+        return read(self.path / name, f"{self.form.remedy} again", (self.form.files[name].size or 0) + _MORE)
 
     def _checked(self, name: str, raw: bytes, what: str) -> bytes:
         published, remedy = self.form.files[name], f"{self.form.remedy} again"
@@ -77,14 +78,21 @@ class Found:
         return content
 
 
-def read(path: Traversable, remedy: str) -> bytes:
-    """The content of a file; ``remedy`` is a sentence that says what to do where it cannot be read."""
+def read(path: Traversable, remedy: str, most: int = _MORE) -> bytes:
+    """The content of a file, which is not to be of more than ``most`` bytes: no more than that is ever read.
+
+    ``remedy`` is a sentence that says what to do where it cannot be read.
+    """
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content: bytes = file.read(most + 1)
     except FileNotFoundError:
         raise DataError(f"the file {path} is missing. {remedy}.") from None
     except OSError as error:
         raise DataError(f"the file {path} cannot be read ({error.strerror or error}). {remedy}.") from error
+    if len(content) > most:
+        raise DataError(f"the file {path} has more than {most:,} bytes, so it is not the published one. {remedy}.")
+    return content
 
 
 def check(content: bytes, published: File, what: str, remedy: str) -> None:
@@ -119,7 +127,7 @@ def _archived(path: Path, form: Form) -> Iterator[tuple[str, bytes]]:
     reader = _in_zip if path.suffix == ".zip" else _in_tar
     try:
         yield from reader(path, form, wanted)
-    except (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, NotImplementedError) as error:
+    except Exception as error:  # a damaged archive can raise any kind
         reason = "it is truncated" if isinstance(error, EOFError) else str(error).rstrip(".")
         raise DataError(f"the archive {path} cannot be read: {reason}. {form.remedy} again.") from error
 
@@ -159,7 +167,22 @@ def _in_zip(path: Path, form: Form, wanted: dict[str, str]) -> Iterator[tuple[st
             # A file that gzip compressed may be larger than its content, but not much.
             if held[full].file_size > (form.files[name].size or 0) + _MORE:
                 raise zipfile.BadZipFile(f"{full} in it has {held[full].file_size:,} bytes, more than published")
-            try:
-                yield name, archive.read(held[full])
-            except RuntimeError as error:  # encrypted
-                raise zipfile.BadZipFile(str(error)) from error
+            yield name, bytes(unzip(archive, held[full]))
+
+
+def unzip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytearray:
+    """A file in an archive; whatever was packed there, no more is unpacked than it claims to hold."""
+    # Of the other ways to compress, Python unpacks all there is at once.
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise zipfile.BadZipFile(f"{member.filename} in it is compressed in an unusual way")
+    content = bytearray(member.file_size)
+    done, room = 0, memoryview(content)
+    with archive.open(member) as stream:
+        # Block by block: asked for the whole, it would also unpack what is beyond, before cutting that off.
+        while done < len(content):
+            block = stream.read(_BLOCK)
+            if not block:
+                raise EOFError
+            room[done : done + len(block)] = block
+            done += len(block)
+    return content

@@ -78,20 +78,30 @@ def _class_files(path: Path) -> dict[str, list[Path]]:
 
 def _read(files: list[Path]) -> np.ndarray:
     """All images as uint8 [n, channels, height, width]."""
-    images = [_image(file) for file in files]
-    size = images[0].size
-    for file, image in zip(files, images, strict=True):
-        if image.size != size:
+    first = _image(files[0])
+    x = _room(len(files), first)
+    for index, file in enumerate(files):
+        image = _image(file)  # no more than one is held: there may be many, and large ones
+        if image.size != first.size:
             raise DataError(
-                f"{file} is an image of {image.width}x{image.height} pixels, {files[0]} one of {size[0]}x{size[1]}: "
-                "bring all to one size."
+                f"{file} is an image of {image.width}x{image.height} pixels, {files[0]} one of "
+                f"{first.width}x{first.height}: bring all to one size."
             )
-    colour = any(image.mode == "RGB" for image in images)
-    x = np.empty((len(images), 3 if colour else 1, size[1], size[0]), dtype=np.uint8)
-    for row, image in zip(x, images, strict=True):
-        pixels = np.asarray(image.convert("RGB") if colour else image)
-        row[:] = pixels.transpose(2, 0, 1) if colour else pixels
+        colour = image.mode == "RGB"
+        if colour and x.shape[1] == 1:  # those in grey before it get three equal channels
+            x = x.repeat(3, axis=1)
+        x[index] = np.asarray(image).transpose(2, 0, 1) if colour else np.asarray(image)
     return x
+
+
+def _room(count: int, image: Image.Image) -> np.ndarray:
+    """Memory for so many images like this one."""
+    try:
+        return np.empty((count, len(image.getbands()), image.height, image.width), dtype=np.uint8)
+    except MemoryError:
+        raise DataError(
+            f"{count:,} images of {image.width}x{image.height} pixels do not fit into memory: make them smaller."
+        ) from None
 
 
 def _image(file: Path) -> Image.Image:

@@ -5,14 +5,15 @@ Labels are the numbers of classes, from 0 and without gaps, or their names as te
 
 from __future__ import annotations
 
+import io
 import math
 import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from potluck.data.sources import files
 from potluck.data.sources.base import Source
 from potluck.errors import DataError
 
@@ -20,6 +21,8 @@ _WHOLE = ("x", "y")
 _SPLIT = ("x_train", "y_train", "x_test", "y_test")
 _CHANNELS = (1, 3)
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_HEADER = 1 << 14
+"""No header is longer: NumPy refuses any of more than 10,000 characters."""
 _BOMB_FROM, _BOMB_RATIO = 64 << 20, 200
 """An array of more than so many bytes that was compressed to less than such a part is not made of images."""
 
@@ -62,8 +65,11 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             return {name: _array(archive, held[name], path) for name in names}
     except FileNotFoundError:
         raise DataError(f"there is no file {path}.") from None
-    except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zipfile.BadZipFile, MemoryError) as error:
-        reason = getattr(error, "strerror", None) or str(error).rstrip(".")
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file can raise any kind
+        reason = getattr(error, "strerror", None) or str(error).rstrip(".") or type(error).__name__
+        reason = "it is truncated" if isinstance(error, EOFError) else reason
         raise DataError(f"{path} cannot be read as a NumPy .npz file: {reason}.") from error
 
 
@@ -73,17 +79,17 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> np.
             f"{path} unpacks {member.compress_size:,} bytes of {member.filename} to {member.file_size:,}: these are no "
             "images, so it is not unpacked."
         )
-    with archive.open(member) as stream:
-        version = np.lib.format.read_magic(stream)
-        if version not in _HEADERS:
-            raise DataError(f"{member.filename} in {path} is in an unknown version of NumPy's format: {version}.")
-        shape, by_columns, kind = _HEADERS[version](stream)
-        if kind.hasobject:
-            raise DataError(f"{member.filename} in {path} holds Python objects, not numbers: they are not read.")
-        content = stream.read(math.prod(shape) * kind.itemsize + 1)
-    if len(content) != math.prod(shape) * kind.itemsize:
+    content = files.unzip(archive, member)
+    header = io.BytesIO(content[:_HEADER])
+    version = np.lib.format.read_magic(header)
+    if version not in _HEADERS:
+        raise DataError(f"{member.filename} in {path} is in an unknown version of NumPy's format: {version}.")
+    shape, by_columns, kind = _HEADERS[version](header)
+    if kind.hasobject:
+        raise DataError(f"{member.filename} in {path} holds Python objects, not numbers: they are not read.")
+    if min(shape, default=0) < 0 or math.prod(shape) * kind.itemsize != len(content) - header.tell():
         raise DataError(f"{member.filename} in {path} is damaged: its values do not fit its shape {shape}.")
-    values = np.frombuffer(content, dtype=kind)
+    values = np.frombuffer(content, dtype=kind, offset=header.tell())
     return values.reshape(shape[::-1]).T if by_columns else values.reshape(shape)
 
 
@@ -106,6 +112,8 @@ def _images(values: np.ndarray, name: str, path: Path) -> np.ndarray:
 
 
 def _joined(parts: list[np.ndarray], path: Path) -> np.ndarray:
+    if len(parts) == 1:
+        return parts[0]
     if parts[0].shape[1:] != parts[1].shape[1:]:
         raise DataError(
             f"{path} has training images of shape {parts[0].shape[1:]} and test images of {parts[1].shape[1:]}: "

@@ -56,9 +56,10 @@ class _Kind:
 
 
 class _Array:
-    """In place of numpy.ndarray: what the pickle says of an array."""
+    """In place of numpy.ndarray, and of the function that makes one: what the pickle says of an array."""
 
-    state: Any = None
+    def __init__(self, *_made_from: Any) -> None:
+        self.state: Any = None
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
@@ -76,13 +77,10 @@ class _Array:
         return flat.reshape(shape[::-1]).T if by_columns else flat.reshape(shape)
 
 
-def _reconstruct(_kind: Any, _shape: Any, _code: Any) -> _Array:
-    return _Array()
-
-
-_STAND_INS = {
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+# Classes alone: a pickle can set the attributes of a function, and so what it does for the next file.
+_STAND_INS: dict[tuple[str, str], type] = {
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
     ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): _Kind,
 }
