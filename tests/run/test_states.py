@@ -151,3 +151,17 @@ def test_prune_keeps_what_checkpoints_need_and_what_is_not_ours(tmp_path: Path) 
 def test_prune_of_nothing(tmp_path: Path) -> None:
     ClientStates(tmp_path / "nowhere").prune([])
     ClientStates(None).prune([])
+
+
+def test_files_of_states_that_nobody_holds_do_not_pile_up(tmp_path: Path) -> None:
+    """Between checkpoints too: a state that was written for want of room goes when its client trains again."""
+    states = ClientStates(tmp_path, memory=0)
+    for round in range(1, 6):
+        train(states, round, *range(3))
+        if round == 2:
+            kept = states.flush()
+    left = sorted(path.name for path in tmp_path.glob("0/*"))
+    assert "round-00002.safetensors" in left  # a checkpoint refers to it
+    assert len(left) <= 2
+    states.restore(kept)
+    assert held(states, 0) == 200.0

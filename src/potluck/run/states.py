@@ -14,7 +14,7 @@ from potluck.run.files import read_tensors, write_tensors
 Version = tuple[int, int]
 """The round in which a client's state was made, and the checksum of its file."""
 
-MEMORY = 256 << 20
+MEMORY = 1 << 30
 """Bytes of client states that are kept in memory when there is a folder for the rest."""
 
 _OURS = re.compile(r"round-[0-9]{5,}\.safetensors|\..*\.part")
@@ -39,6 +39,7 @@ class ClientStates:
         self._staged: dict[int, int] = {}
         self._memory: OrderedDict[tuple[int, int], State] = OrderedDict()
         self._written: dict[tuple[int, int], int] = {}
+        self._promised: set[tuple[int, int]] = set()
         self._bytes = 0
 
     def get(self, client: int) -> State | None:
@@ -64,7 +65,7 @@ class ClientStates:
         """The round is over: what was staged is what the clients hold."""
         for client, round in self._staged.items():
             if client in self._rounds:
-                self._forget((client, self._rounds[client]))
+                self._drop((client, self._rounds[client]))
             self._rounds[client] = round
         self._staged.clear()
 
@@ -78,12 +79,14 @@ class ClientStates:
         """Write everything that clients hold; where to find it again."""
         for entry in self._rounds.items():
             self._write(entry)
+        self._promised |= self._rounds.items()
         return {client: (round, self._written[client, round]) for client, round in sorted(self._rounds.items())}
 
     def restore(self, versions: Mapping[int, Version]) -> None:
         """Go back to what :meth:`flush` told."""
         self._rounds = {client: round for client, (round, _) in versions.items()}
         self._written = {(client, round): crc for client, (round, crc) in versions.items()}
+        self._promised = set(self._written)
         self._staged.clear()
         self._memory.clear()
         self._bytes = 0
@@ -92,7 +95,8 @@ class ClientStates:
         """Delete files that none of the ``kept`` checkpoints refers to."""
         if self._folder is None or not self._folder.is_dir():
             return
-        needed = {self._path((client, round)) for versions in kept for client, (round, _) in versions.items()}
+        self._promised = {(client, round) for versions in kept for client, (round, _) in versions.items()}
+        needed = {self._path(entry) for entry in self._promised}
         try:
             for path in self._folder.glob("*/*"):
                 if path not in needed and _OURS.fullmatch(path.name):
@@ -124,6 +128,13 @@ class ClientStates:
         state = self._memory.pop(entry, None)
         if state is not None:
             self._bytes -= _size(state)
+
+    def _drop(self, entry: tuple[int, int]) -> None:
+        """Forget a state that nobody holds any more, and its file too unless a checkpoint refers to it."""
+        self._forget(entry)
+        if entry in self._written and entry not in self._promised:
+            del self._written[entry]
+            self._path(entry).unlink(missing_ok=True)
 
     def _write(self, entry: tuple[int, int]) -> None:
         if entry not in self._written and self._folder is not None:
