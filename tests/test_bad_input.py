@@ -38,7 +38,7 @@ def refused(potluck: tiny.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 BAD_SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
-    "no algorithm": ((), "which algorithm? Give its name: fedavg, "),
+    "no algorithm": ((), "which algorithm? Give its name: fd, fedapen, fedavg, "),
     "algorithm": (("pfedse",), NEAREST.format("algorithm", "pfedse", "pfedes")),
     "algorithm by --set": (("--set", "algorithm.name=fedagv"), NEAREST.format("algorithm", "fedagv", "fedavg")),
     "algorithm of a wrong type": (("--set", "algorithm=3"), "algorithm: 3 is neither the name of an algorithm nor"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from potluck.algorithms import find
+from potluck.algorithms import algorithm, find, names
 from potluck.data import augment, partition, partitions, sources
 from potluck.testing import check_algorithm
 
@@ -25,6 +25,22 @@ def test_the_algorithm_in_the_documents_conforms() -> None:
     exec(code_blocks("docs/algorithms.md")[0], scope)  # noqa: S102 (our own document)
     assert find("shared-head") is scope["SharedHead"]
     check_algorithm(scope["SharedHead"]())
+
+
+def test_the_documents_name_all_algorithms() -> None:
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \| (.*?) \| (.*?) \| (.*?) \|(.*?)\|$", (ROOT / "docs/methods.md").read_text(), re.M
+    )
+    ours = {name: algorithm(name) for name in names() if name != "shared-head"}  # an example that tests register
+    assert sorted(row[0] for row in rows) == sorted(ours)
+    for name, *said in rows:
+        method = ours[name]
+        assert [part.strip() for part in said] == [
+            method.venue,
+            method.down,
+            method.up,
+            ", ".join(sorted(method.needs)),
+        ]
 
 
 def test_the_documents_name_all_data_sets_partitions_and_augmentations() -> None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from potluck import algorithms, draws
 from potluck.algorithms import Algorithm, State, Upload
+from potluck.algorithms.uploads import cast
 from potluck.client import Client, Samples
 from potluck.config import FederationConfig
 from potluck.contract import Round
@@ -103,7 +104,7 @@ class Federation:
         self._record = RunRecord(Path(out) if out is not None else None, config or self._plain_config())
         self.history = History()
         with draws.initial_weights(draws.fold(seed, "server")):
-            self.server = _cast(self.algorithm.server_state(self.task), setting.dtype)
+            self.server = cast(self.algorithm.server_state(self.task), setting.dtype)
         for number, client in enumerate(self.clients):
             client.join(self, number)
 
@@ -347,10 +348,6 @@ def _algorithm(algorithm: str | Algorithm | type[Algorithm], settings: dict[str,
             f"unknown settings {', '.join(settings)}: an algorithm given as an instance has its own already."
         )
     return algorithm
-
-
-def _cast(state: State, dtype: torch.dtype) -> State:
-    return {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in state.items()}
 
 
 def _bytes(direction: str, payloads: Sequence[Payload]) -> dict[str, int]:

@@ -34,6 +34,9 @@ def test_every_algorithm(name: str) -> None:
         ("fedclassavg", {"contrast": "release"}),
         ("fedclassavg", {"contrast": "off", "share": "all"}),
         ("fedclassavg", {"averaging": False, "rho": 0}),
+        ("fedkd", {"energy_start": 0.2, "energy_end": 0.3}),
+        ("fedproto", {"inference": "prototype"}),
+        ("fedtgp", {"inference": "prototype", "server_epochs": 2}),
     ],
 )
 def test_every_variant(name: str, settings: dict[str, object]) -> None:

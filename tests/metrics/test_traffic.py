@@ -56,3 +56,43 @@ def test_standalone_sends_nothing() -> None:
 def test_more_classes_than_there_are() -> None:
     with pytest.raises(ConfigError, match="a client cannot hold 11 of 10 classes"):
         measured("fedgh", held=11)
+
+
+def test_fd_as_in_fedgh_table_3() -> None:
+    """0.16 KB: outputs of two classes down and up; the table leaves out the labels that ours travel with."""
+    found = measured("fd")
+    labels = 2 * 4
+    assert (found.down, found.up) == (4 * 2 * 10 + labels,) * 2
+    assert round((found.down + found.up - 2 * labels) / KB, 2) == 0.16
+
+
+@pytest.mark.parametrize(("classes", "held", "printed"), [(10, 2, 7.81), (100, 10, 39.06)])
+def test_fedproto_as_in_fedgh_table_3(classes: int, held: int, printed: float) -> None:
+    """The table leaves out the labels, and the numbers of samples behind a prototype, which are weights here."""
+    found = measured("fedproto", classes, held)
+    assert found.down == 4 * held * 500 + 4 * held
+    assert found.up == 4 * held * 500 + 8 * held
+    assert round(2 * 4 * held * 500 / KB, 2) == printed
+
+
+def test_fedtgp_sends_every_prototype() -> None:
+    found = measured("fedtgp", server_epochs=1)
+    assert (found.down, found.up) == (4 * 5000 + 4 * 10, 4 * 1000 + 4 * 2)
+
+
+@pytest.mark.parametrize("name", ["fml", "fedapen"])
+@pytest.mark.parametrize(("classes", "numbers"), [(10, 670_058), (100, 715_148)])
+def test_small_models_travel_whole(name: str, classes: int, numbers: int) -> None:
+    found = measured(name, classes)
+    assert (found.down, found.up) == (4 * numbers, 4 * numbers)
+
+
+def test_fedkd_never_sends_more_than_the_whole_mentee() -> None:
+    found = measured("fedkd")
+    assert 0 < found.up <= 4 * 670_058
+    assert 0 < found.down <= 4 * 670_058
+
+
+def test_kt_pfl_sends_predictions_on_public_data() -> None:
+    found = measure_traffic(algorithm("kt-pfl"), ["cnn-5"], (3, 32, 32), 10, 2, public=50)
+    assert (found.down, found.up) == (4 * 50 * 10, 4 * 50 * 10)

@@ -31,7 +31,7 @@ class Algorithm(BaseModel):
     """How its paper spells it."""
     paper: ClassVar[str]
     """Authors, title, venue and year."""
-    venue: ClassVar[str]
+    venue: ClassVar[str] = ""
     """Authors, venue and year in a few words."""
     down: ClassVar[str] = "nothing"
     """What the server sends to a client, in words."""

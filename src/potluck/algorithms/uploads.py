@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from potluck.errors import PayloadError
@@ -28,6 +29,11 @@ class Upload:
         if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
             raise PayloadError(f"client {self.client} sent no valid number of samples: {samples!r}.")
         return samples
+
+
+def cast(state: State, dtype: torch.dtype) -> State:
+    """The state in the type that a run computes in; whole numbers stay what they are."""
+    return {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in state.items()}
 
 
 def mean(uploads: Sequence[Upload], weighted: bool = True) -> State:

@@ -25,7 +25,13 @@ app = typer.Typer()
 
 @app.command()
 def run(
-    algorithm: Annotated[str | None, typer.Argument(help="The method: standalone, fedavg, pfedes.")] = None,
+    algorithm: Annotated[
+        str | None,
+        typer.Argument(
+            help="The method: standalone, fedavg, fedprox, lg-fedavg, pfedes, fedgh, pfedafm, fedclassavg, fml, fedkd, "
+            "fedapen, fd, fedproto, fedtgp, kt-pfl; 'potluck algorithms' explains them."
+        ),
+    ] = None,
     data: Annotated[
         str | None,
         typer.Option(

@@ -9,6 +9,7 @@ import torch
 
 from potluck import models
 from potluck.algorithms import Algorithm, State, Upload
+from potluck.algorithms.uploads import cast
 from potluck.client import Client
 from potluck.contract import Batch, Networks, Round
 from potluck.draws import initial_weights
@@ -50,7 +51,7 @@ def measure_traffic(
         clients = [Client(models.build(name, shape, classes), train=samples) for name in taken]
         task = replace(common_task(clients, algorithm), public=public if "public data" in algorithm.needs else 0)
         held_networks = [algorithm.networks(client.architecture.build(), task) for client in clients]
-        state = algorithm.server_state(task)
+        state = cast(algorithm.server_state(task), torch.float32)
         for number in range(0 if algorithm.enrolls else 1, _ROUNDS):
             round = Round(number, _ROUNDS)
             uploads = [

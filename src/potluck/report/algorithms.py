@@ -80,7 +80,9 @@ def overview(
                 raise
             unfit = str(error)
         needs = sorted(method.needs)
-        rows.append(Row(name, method.title, method.venue, method.down, method.up, list(needs), traffic, unfit))
+        rows.append(
+            Row(name, method.title, method.venue or method.paper, method.down, method.up, list(needs), traffic, unfit)
+        )
     return rows
 
 
