@@ -85,7 +85,7 @@ class FedTGP(FedProto):
     def _step(self, weights: State, means: Tensor, labels: Tensor, margin: float) -> State:
         with torch.enable_grad():
             learning = {name: tensor.detach().requires_grad_() for name, tensor in weights.items()}
-            apart = torch.linalg.vector_norm(means.unsqueeze(1) - _prototypes(learning), dim=2)
+            apart = _distances(means, _prototypes(learning))
             right = F.one_hot(labels, apart.shape[1]).to(apart.dtype)
             loss = F.cross_entropy(-(apart + margin * right), labels)
             gradients = torch.autograd.grad(loss, list(learning.values()))
@@ -98,9 +98,13 @@ class FedTGP(FedProto):
         if len(present) < 2:
             return self.margin
         centres = torch.stack([means[labels == label].mean(0) for label in present])
-        apart = torch.linalg.vector_norm(centres.unsqueeze(1) - centres, dim=2)
-        nearest = apart.masked_fill(torch.eye(len(present), dtype=torch.bool), torch.inf).amin(1)
+        nearest = _distances(centres, centres).masked_fill(torch.eye(len(present), dtype=torch.bool), torch.inf).amin(1)
         return min(float(nearest.max()), self.margin)
+
+
+def _distances(one: Tensor, other: Tensor) -> Tensor:
+    """Euclidean distances of all pairs, from differences: squares by the binomial formula can come out negative."""
+    return torch.cdist(one, other, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def _prototypes(weights: State) -> Tensor:
