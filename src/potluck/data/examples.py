@@ -58,6 +58,7 @@ class Examples:
             return self
         moved = {} if moved is None else moved
         for tensor in (self.x, self.y):
-            moved.setdefault(id(tensor), tensor.to(device))
+            if id(tensor) not in moved:
+                moved[id(tensor)] = tensor.to(device)
         rows = None if self.rows is None else self.rows.to(device)
         return Examples(moved[id(self.x)], moved[id(self.y)], rows)
