@@ -39,6 +39,25 @@ def test_nothing_is_copied() -> None:
     assert Examples(X, Y).only(torch.tensor([1])).only(torch.tensor([0])).whole_x is X
 
 
+def test_a_source_moves_to_a_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = []
+    move = torch.Tensor.to
+
+    def to(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+        copied.append(tensor)
+        return move(tensor, device)
+
+    rows = [torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([5, 4, 3])]
+    clients = [Examples(X, Y, rows=mine) for mine in rows]
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    moved: dict[int, torch.Tensor] = {}
+    there = [client.to(torch.device("meta"), moved) for client in clients]
+    assert [id(tensor) for tensor in copied] == [id(tensor) for tensor in (X, Y, *rows)]
+    assert all(client.x is there[0].x and client.y is there[0].y for client in there)
+    assert {client.x.device.type for client in there} == {"meta"}
+    assert Examples(X, Y).to(torch.device("cpu")).x is X
+
+
 def test_what_does_not_belong_together() -> None:
     with pytest.raises(DataError, match="6 inputs come with 5 labels"):
         Examples(X, Y[:5])

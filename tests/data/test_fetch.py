@@ -156,10 +156,12 @@ def test_archives_are_unpacked(site: Site, cifar: made.Contents, tmp_path: Path)
 
 def test_an_archive_put_there_by_hand_is_used(site: Site, cifar: made.Contents, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data/cifar-10-binary.tar.gz").write_bytes(site.files.pop("cifar-10-binary.tar.gz"))
+    archive, content = tmp_path / "data/cifar-10-binary.tar.gz", site.files.pop("cifar-10-binary.tar.gz")
+    archive.write_bytes(content)
     folder = fetch("cifar-10", tmp_path / "data")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == cifar
     assert site.asked == []
+    assert archive.read_bytes() == content  # not ours to remove
 
 
 def test_compressed_files_in_a_zip_stay_compressed(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from potluck.errors import ModelError
 from potluck.models.cnn import CNN
 
-
-def parameters(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
+from .counting import multiply_adds, parameters
 
 
 @pytest.mark.parametrize(
@@ -29,22 +27,7 @@ def test_parameter_counts(shape: tuple[int, ...], classes: int, counts: list[int
 
 def test_multiplications_of_a_forward_pass() -> None:
     expected = [4_825_800, 3_385_800, 3_525_800, 3_265_800, 2_875_800]
-    assert [multiplications(CNN(number, (3, 32, 32), 10)) for number in range(1, 6)] == expected
-
-
-def multiplications(model: nn.Module) -> int:
-    """Multiply-adds of one CIFAR image, from the shapes that the layers really give."""
-    total = 0
-
-    def count(layer: nn.Module, _inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        nonlocal total
-        assert isinstance(layer, nn.Linear | nn.Conv2d)
-        total += output.numel() * layer.weight[0].numel()
-
-    for layer in model.children():
-        layer.register_forward_hook(count)
-    model(torch.zeros(1, 3, 32, 32))
-    return total
+    assert [multiply_adds(CNN(number, (3, 32, 32), 10), 3, 32, 32) for number in range(1, 6)] == expected
 
 
 def test_forward_is_the_network_of_the_papers() -> None:

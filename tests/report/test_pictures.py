@@ -74,6 +74,21 @@ def test_pictures_of_any_size_can_be_looked_at(clients: int, classes: int) -> No
     assert len(colours(picture)) > 5
 
 
+def test_thousands_of_classes() -> None:
+    classes = 5000
+    names = tuple(f"class {label}" for label in range(classes))
+    counts = torch.ones(3, classes, dtype=torch.int64)
+    x = torch.zeros(classes, 1, 28, 28, dtype=torch.uint8)
+    source = Source("made", x, torch.arange(classes), names, (0.5,), (0.5,))
+    for picture in (
+        partition_picture(counts, names, "made"),
+        balance_picture({"train": counts.sum(0)}, names, "made"),
+        sample_sheet(source, "made"),
+    ):
+        assert picture.width < 4000
+        assert picture.height < 4000
+
+
 def test_nothing_at_all_and_odd_names() -> None:
     partition_picture(torch.zeros(3, 2, dtype=torch.int64), ("\x00\n", "名" * 300), "a title" * 50)
     empty = {"train": torch.zeros(2, dtype=torch.int64), "test": torch.tensor([1, 0])}

@@ -78,6 +78,7 @@ class Examples:
             return self
         moved = {} if moved is None else moved
         for tensor in (self.whole_x, self.whole_y):
-            moved.setdefault(id(tensor), tensor.to(device))
+            if id(tensor) not in moved:
+                moved[id(tensor)] = tensor.to(device)
         rows = None if self.rows is None else self.rows.to(device)
         return Examples(moved[id(self.whole_x)], moved[id(self.whole_y)], rows)

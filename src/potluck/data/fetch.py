@@ -35,7 +35,7 @@ def fetch(name: str, data_dir: str | Path | None = None, watch: Watch = lambda *
     """Get a data set into the first of the folders where data sets are looked for, unless it is there already.
 
     What has arrived stays when this is interrupted, and the next call goes on from there. A file that somebody put
-    where it would be downloaded to is taken.
+    where it would be downloaded to is taken, and stays there.
 
     Args:
         name: The data set.
@@ -58,7 +58,8 @@ def fetch(name: str, data_dir: str | Path | None = None, watch: Watch = lambda *
     missing = [download for download in form.downloads if not _is_there(form, folder, download)]
     for index, download in enumerate(missing):
         target = place / download.path
-        if not (target.exists() and matches(target, download)):
+        given = target.exists() and matches(target, download)
+        if not given:
             _make(target.parent)
             try:
                 _download(download, target, watch)
@@ -66,7 +67,8 @@ def fetch(name: str, data_dir: str | Path | None = None, watch: Watch = lambda *
                 raise DataError(_advice(str(error), command(name, data_dir), place, missing[index:])) from error
         if download.path in form.archives:
             _unpack(Found(form, target), folder)
-            target.unlink()
+            if not given:  # an archive may hold more than the files that are unpacked
+                target.unlink()
     return folder
 
 

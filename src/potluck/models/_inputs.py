@@ -1,4 +1,4 @@
-"""What a network for images can take."""
+"""What a network for images can take, and what is left of an image in it."""
 
 from __future__ import annotations
 
@@ -25,3 +25,16 @@ def image_shape(network: str, shape: tuple[int, ...], classes: int, smallest: in
     if classes < 1:
         raise ModelError(f"{network} needs at least one class, not {classes}.")
     return channels, height, width
+
+
+SMALLEST_FOR_TWO = 16
+"""16 -> 12 -> 6 -> 2 -> 1: of a smaller image :func:`left_after_two` leaves nothing."""
+
+
+def left_after_two(side: int) -> int:
+    """Pixels of a side that are left after two unpadded 5x5 convolutions, each followed by 2x2 pooling.
+
+    >>> left_after_two(32), left_after_two(28), left_after_two(SMALLEST_FOR_TWO)
+    (5, 4, 1)
+    """
+    return ((side - 4) // 2 - 4) // 2

@@ -13,15 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck.errors import ModelError
-from potluck.models._inputs import image_shape
+from potluck.models._inputs import SMALLEST_FOR_TWO, image_shape, left_after_two
 
 REPRESENTATION = 500
 """Width of the representation, the same in all five networks: a header of one fits every other."""
 
 # Filters of the second convolution and width of the first linear layer: all in which the five networks differ.
 _WIDTHS = {1: (32, 2000), 2: (16, 2000), 3: (32, 1000), 4: (32, 800), 5: (32, 500)}
-
-SMALLEST = 16  # 16 -> 12 -> 6 -> 2 -> 1: below this nothing is left after the second pooling
 
 
 class CNN(nn.Module):
@@ -42,11 +40,11 @@ class CNN(nn.Module):
         super().__init__()
         if number not in _WIDTHS:
             raise ModelError(f"there is no CNN-{number}: the papers have CNN-1 to CNN-5.")
-        channels, height, width = image_shape(f"CNN-{number}", shape, classes, SMALLEST)
+        channels, height, width = image_shape(f"CNN-{number}", shape, classes, SMALLEST_FOR_TWO)
         filters, hidden = _WIDTHS[number]
         self.conv1 = nn.Conv2d(channels, 16, 5)
         self.conv2 = nn.Conv2d(16, filters, 5)
-        self.fc1 = nn.Linear(filters * _left(height) * _left(width), hidden)
+        self.fc1 = nn.Linear(filters * left_after_two(height) * left_after_two(width), hidden)
         self.fc2 = nn.Linear(hidden, representation)
         self.fc3 = nn.Linear(representation, classes)
 
@@ -58,8 +56,3 @@ class CNN(nn.Module):
         x = F.relu(self.fc2(x))
         logits: Tensor = self.fc3(x)
         return logits
-
-
-def _left(side: int) -> int:
-    """Pixels of a side that are left after both convolutions and poolings."""
-    return ((side - 4) // 2 - 4) // 2

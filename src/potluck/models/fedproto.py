@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck.errors import ModelError
-from potluck.models._inputs import image_shape
+from potluck.models._inputs import SMALLEST_FOR_TWO, image_shape, left_after_two
 from potluck.models.resnet import FEATURES, resnet18_trunk
 
 REPRESENTATION = 50
@@ -19,7 +19,6 @@ REPRESENTATION = 50
 
 _CHANNELS = {1: 18, 2: 20, 3: 22}  # of the second convolution
 _STRIDES = {1: (1, 4), 2: (2, 2)}  # of the first convolution and of the max-pooling after it
-_SMALLEST = 16  # 16 -> 12 -> 6 -> 2 -> 1: below this nothing is left after the second pooling
 _DROPOUT = 0.5
 
 
@@ -54,7 +53,7 @@ class FedProtoCNN(nn.Module):
         super().__init__()
         if number not in _CHANNELS:
             raise ModelError(f"there is no FedProto-CNN-{number}: there are 1 to 3.")
-        channels, height, width = image_shape(f"FedProto-CNN-{number}", shape, classes, _SMALLEST)
+        channels, height, width = image_shape(f"FedProto-CNN-{number}", shape, classes, SMALLEST_FOR_TWO)
         filters = _CHANNELS[number]
         self.body = nn.Sequential(
             nn.Conv2d(channels, 10, 5),
@@ -65,7 +64,7 @@ class FedProtoCNN(nn.Module):
             nn.MaxPool2d(2),
             nn.ReLU(),
             nn.Flatten(),
-            nn.Linear(filters * _left(height) * _left(width), REPRESENTATION),
+            nn.Linear(filters * left_after_two(height) * left_after_two(width), REPRESENTATION),
             nn.ReLU(),
         )
         self.head = DroppedLinear(REPRESENTATION, classes)
@@ -105,8 +104,3 @@ class FedProtoResNet(nn.Module):
         """Class scores (logits) of a batch of images."""
         logits: Tensor = self.head(self.body(x))
         return logits
-
-
-def _left(side: int) -> int:
-    """Pixels of a side that are left after both convolutions and poolings."""
-    return ((side - 4) // 2 - 4) // 2

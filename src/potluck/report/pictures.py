@@ -21,8 +21,8 @@ _SCALE = ((204, 222, 241), (145, 191, 219), (66, 146, 198), (8, 81, 156), (8, 48
 """Colours from few to many."""
 _POOLS = {"train": (33, 113, 181), "validation": (253, 174, 107), "test": (116, 196, 118)}
 _MARGIN = 24
-_MOST_CLIENTS = 400
-"""More clients than this are not drawn: nobody could tell them apart."""
+_MOST_CLIENTS, _MOST_CLASSES = 400, 200
+"""More clients or classes than this are not drawn: nobody could tell them apart, or find one."""
 
 
 @dataclass
@@ -75,6 +75,20 @@ def _labels(class_names: Sequence[str]) -> list[str]:
     ]
 
 
+def _names(class_names: Sequence[str]) -> list[str]:
+    """What stands beside the classes that are drawn."""
+    return _labels(class_names[:_MOST_CLASSES])
+
+
+def _first(shown: int, count: int, what: str) -> str:
+    """How many of them are drawn.
+
+    >>> _first(10, 10, "clients"), _first(400, 10_000, "clients")
+    ('10 clients', 'the first 400 of 10,000 clients')
+    """
+    return f"{count:,} {what}" if shown == count else f"the first {shown:,} of {count:,} {what}"
+
+
 def write_picture(path: Path, picture: Image.Image) -> None:
     """Write a PNG file, all of it or nothing."""
     content = BytesIO()
@@ -94,15 +108,15 @@ def partition_picture(counts: Tensor, class_names: Sequence[str], title: str) ->
         title: What it is of.
     """
     clients, classes = counts.shape
-    shown = counts[:_MOST_CLIENTS]
+    shown = counts[:_MOST_CLIENTS, :_MOST_CLASSES]
+    names = _names(class_names)
     wide = max(2, min(44, 1000 // len(shown)))
-    tall = max(14, min(28, 640 // classes))
-    names = _labels(class_names)
+    tall = max(14, min(28, 640 // len(names)))
     left, top = _MARGIN + _width(names) + 10, _MARGIN + 66
-    right, bottom = left + wide * len(shown), top + tall * classes
+    right, bottom = left + wide * len(shown), top + tall * len(names)
     sheet = _Canvas(max(right + 110, _MARGIN * 2 + _width([title], 18)), bottom + 58)
-    under = f"training samples of {classes:,} classes at {clients:,} client{'' if clients == 1 else 's'}"
-    sheet.title(title, under if len(shown) == clients else f"{under}; the first {len(shown)} are shown")
+    of_classes, at_clients = _first(len(names), classes, "classes"), _first(len(shown), clients, "clients")
+    sheet.title(title, f"training samples of {of_classes} at {at_clients}")
     most = max(1, int(counts.max()))
     gap = 1 if wide > 4 else 0
     for client, row in enumerate(shown.tolist()):
@@ -161,18 +175,18 @@ def balance_picture(counts: Mapping[str, Tensor], class_names: Sequence[str], ti
     """
     pools = {pool: values.tolist() for pool, values in counts.items() if int(values.sum())}
     totals = [sum(values) for values in zip(*pools.values(), strict=True)]
-    names = _labels(class_names)
+    names = _names(class_names)
     tall = max(14, min(26, 640 // len(names)))
     left, top, length = _MARGIN + _width(names) + 10, _MARGIN + 66, 640
     sheet = _Canvas(max(left + length + 90, _MARGIN * 2 + _width([title], 18)), top + tall * len(names) + _MARGIN)
-    sheet.title(title, f"{sum(totals):,} samples of {len(names)} classes")
+    sheet.title(title, f"{sum(totals):,} samples, {_first(len(names), len(totals), 'classes')}")
     x = sheet.width - _MARGIN
     for pool in reversed(pools):
         words = f"{pool} {sum(pools[pool]):,}"
         x -= _width([words]) + 34
         sheet.pen.rectangle((x, _MARGIN + 24, x + 12, _MARGIN + 36), fill=_POOLS[pool])
         sheet.text((x + 18, _MARGIN + 30), words)
-    for row, (name, total) in enumerate(zip(names, totals, strict=True)):
+    for row, (name, total) in enumerate(zip(names, totals, strict=False)):
         start, middle = float(left), top + tall * (row + 0.5)
         sheet.text((left - 8, middle), name, size=12, anchor="rm")
         for pool, values in pools.items():
@@ -191,7 +205,7 @@ def balance_picture(counts: Mapping[str, Tensor], class_names: Sequence[str], ti
 
 def sample_sheet(source: Source, title: str) -> Image.Image:
     """The first images of every class, as they are in the data set, with its name."""
-    names = _labels(source.class_names)
+    names = _names(source.class_names)
     per_column = 26
     columns = -(-len(names) // per_column)
     each = {1: 12, 2: 8}.get(columns, 5)
@@ -205,7 +219,7 @@ def sample_sheet(source: Source, title: str) -> Image.Image:
     sheet = _Canvas(
         max(2 * _MARGIN + columns * block - 26, 2 * _MARGIN + _width([title], 18)), top + rows * (cell[1] + 3) + _MARGIN
     )
-    sheet.title(title, f"the first {each} of each of {len(names)} classes")
+    sheet.title(title, f"the first {each} of each of {_first(len(names), source.classes, 'classes')}")
     for number, name in enumerate(names):
         column, row = divmod(number, per_column)
         x, y = _MARGIN + column * block, top + row * (cell[1] + 3)

@@ -6,7 +6,7 @@ from torch import nn
 
 from potluck import models
 from potluck.contract import Task
-from potluck.models.cnn import SMALLEST
+from potluck.models._inputs import SMALLEST_FOR_TWO
 
 SETTING = "the small model that all clients share, by name; auto: CNN-5, or an MLP where inputs are no such images"
 
@@ -20,7 +20,7 @@ def small_model(name: str, task: Task, width: int | None = None) -> dict[str, nn
         width: Of its representation, where that must fit the clients'; by default its own.
     """
     if name == "auto":
-        images = len(task.shape) == 3 and min(task.shape[1:]) >= SMALLEST
+        images = len(task.shape) == 3 and min(task.shape[1:]) >= SMALLEST_FOR_TWO
         name = "cnn-5" if images else f"mlp-{width or 64}"
     wanted = name if width is None or name.startswith("mlp-") else f"{name}@{width}"
     return models.split(models.build(wanted, task.shape, task.classes), task.shape)
