@@ -53,8 +53,8 @@ def test_a_source_moves_to_a_device_once(monkeypatch: pytest.MonkeyPatch) -> Non
     moved: dict[int, torch.Tensor] = {}
     there = [client.to(torch.device("meta"), moved) for client in clients]
     assert [id(tensor) for tensor in copied] == [id(tensor) for tensor in (X, Y, *rows)]
-    assert all(client.x is there[0].x and client.y is there[0].y for client in there)
-    assert {client.x.device.type for client in there} == {"meta"}
+    assert all(client.whole_x is there[0].whole_x and client.whole_y is there[0].whole_y for client in there)
+    assert {client.whole_x.device.type for client in there} == {"meta"}
     assert Examples(X, Y).to(torch.device("cpu")).x is X
 
 
