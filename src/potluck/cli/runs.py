@@ -38,7 +38,9 @@ def run(
     models: Annotated[str | None, typer.Option(help=r"Networks of the clients. \[default: cnn-1..5]")] = None,
     rounds: Annotated[int | None, typer.Option(help=r"Communication rounds. \[default: 50]")] = None,
     seed: Annotated[int | None, typer.Option(help=r"The one seed of every draw. \[default: 0]")] = None,
-    engine: Annotated[str | None, typer.Option(help=r"Where clients execute. \[default: auto]")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help=r"Where clients execute: loop, stacked or auto. \[default: auto]")
+    ] = None,
     device: Annotated[str | None, typer.Option(help=r"cpu, cuda, cuda:1 or auto. \[default: auto]")] = None,
     out: Annotated[Path | None, typer.Option(help=r"Folder of the run. \[default: runs/<method>-<time>]")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,
