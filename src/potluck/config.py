@@ -22,7 +22,7 @@ class FederationConfig(Training):
 
     fraction: float = Field(1.0, gt=0, le=1, description="share of the clients that take part in a round (C)")
     seed: int = Field(0, ge=0, lt=2**63, description="the one seed of every random draw")
-    engine: str = Field("auto", description="where clients execute: auto or loop")
+    engine: str = Field("auto", description="where clients execute: auto, loop or stacked")
     device: str = Field("auto", description="cpu, cuda, cuda:1 or auto")
     precision: Literal["float32", "float64"] = Field("float32", description="type of all numbers")
     evaluate_every: int = Field(10, ge=1, description="rounds between evaluations of all clients")

@@ -156,6 +156,12 @@ class Federation:
         """The run in numbers, as in ``summary.json``: what was asked, and what came of it."""
         return summarize(self._record.config, self.history)
 
+    def prepare(self) -> tuple[str, ...]:
+        """What the engine has to say about the clients' networks before the run begins; mostly nothing."""
+        first = {member.architecture.key: number for number, member in reversed(list(enumerate(self._members)))}
+        self.engine.prepare(self._next(), (self.job(number, self._next()) for number in sorted(first.values())))
+        return self.engine.notes
+
     def restore(self, *, to_read: bool = False) -> list[str]:
         """Go to the newest whole checkpoint in the run's folder; what was wrong with newer ones.
 

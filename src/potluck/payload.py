@@ -59,6 +59,10 @@ class Payload:
         layout = tuple((name, tuple(t.shape), str(t.dtype)) for name, t in self.tensors.items())
         return self.tensor_bytes + _frame_bytes(layout, _meta_json(self.meta))
 
+    def copied(self) -> Payload:
+        """The same on the CPU, in memory that nobody else holds."""
+        return Payload({name: t.detach().to("cpu", copy=True) for name, t in self.tensors.items()}, self.meta)
+
     def encode(self) -> bytes:
         """The payload as it travels."""
         # Copies: safetensors refuses tensors that lie in the same memory.

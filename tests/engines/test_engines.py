@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from potluck.engines import find_device, make_engine
+from potluck import engines
+from potluck.engines import Engine, Setting, find_device, make_engine
 from potluck.engines.loop import Loop
+from potluck.engines.stacked import Stacked
 from potluck.errors import ConfigError
 
 from .made_up import MadeUp, setting
 
 
-@pytest.mark.parametrize("name", ["auto", "loop"])
-def test_engines_by_name(name: str) -> None:
-    assert isinstance(make_engine(name, setting(MadeUp())), Loop)
+@pytest.mark.parametrize(("name", "kind"), [("auto", Loop), ("loop", Loop), ("stacked", Stacked)])
+def test_engines_by_name(name: str, kind: type[Engine]) -> None:
+    engine = make_engine(name, setting(MadeUp()))
+    assert type(engine) is kind
+    assert engine.name == kind.name and engine.notes == ()
+
+
+def test_on_a_gpu_auto_is_stacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Setting] = []
+    monkeypatch.setitem(engines._KNOWN, "stacked", made.append)
+    given = replace(setting(MadeUp()), device=torch.device("cuda"))
+    make_engine("auto", given)
+    assert made == [given]
 
 
 def test_an_unknown_engine_is_refused_with_the_nearest() -> None:

@@ -48,7 +48,9 @@ def run(
     ] = None,
     rounds: Annotated[int | None, typer.Option(help=r"Communication rounds. \[default: 50]")] = None,
     seed: Annotated[int | None, typer.Option(help=r"The one seed of every draw. \[default: 0]")] = None,
-    engine: Annotated[str | None, typer.Option(help=r"Where clients execute. \[default: auto]")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help=r"Where clients execute: loop, stacked or auto. \[default: auto]")
+    ] = None,
     device: Annotated[str | None, typer.Option(help=r"cpu, cuda, cuda:1 or auto. \[default: auto]")] = None,
     out: Annotated[Path | None, typer.Option(help=r"Folder of the run. \[default: runs/<method>-<time>]")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,

@@ -11,13 +11,25 @@ from potluck.contract.task import Task
 from potluck.errors import ModelError
 
 
-def _state(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Every parameter and buffer of ``module``, as ``name.path``."""
+def named_tensors(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Every parameter and buffer of the network ``name``, as ``name.path``; one that has several paths comes with each.
+
+    >>> [path for path, _ in named_tensors("head", nn.Linear(4, 2))]
+    ['head.weight', 'head.bias']
+    """
     # Not its state_dict: that leaves out buffers that are not persistent, which clients in turn would share.
     for path, parameter in module.named_parameters(remove_duplicate=False):
         yield f"{name}.{path}", parameter
     for path, buffer in module.named_buffers(remove_duplicate=False):
         yield f"{name}.{path}", buffer
+
+
+def check_fit(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
+    """Refuse values for weights that networks do not have, or have in another shape."""
+    for path, values in state.items():
+        if path not in own or values.shape != own[path].shape:
+            shape = f"shape {tuple(own[path].shape)} there" if path in own else "no such weight there"
+            raise ModelError(f"{path!r} of shape {tuple(values.shape)} does not fit the networks: {shape}.")
 
 
 class Networks:
@@ -86,7 +98,7 @@ class Networks:
         """Every parameter and buffer of the network ``name``, as it is used now."""
         return {
             path: tensor if self._weights is None else self._weights[path]
-            for path, tensor in _state(name, self.modules[name])
+            for path, tensor in named_tensors(name, self.modules[name])
         }
 
     def parameters(self, name: str) -> dict[str, Tensor]:
@@ -113,9 +125,7 @@ class Networks:
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Copy the values of ``state`` (``name.path``) into the networks; what it does not name stays as it is."""
-        own = {path: tensor for name, module in self.modules.items() for path, tensor in _state(name, module)}
+        own = {path: tensor for name, module in self.modules.items() for path, tensor in named_tensors(name, module)}
+        check_fit(state, own)
         for path, values in state.items():
-            if path not in own or values.shape != own[path].shape:
-                shape = f"shape {tuple(own[path].shape)} there" if path in own else "no such weight there"
-                raise ModelError(f"{path!r} of shape {tuple(values.shape)} does not fit the networks: {shape}.")
             own[path].detach().copy_(values)

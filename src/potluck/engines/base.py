@@ -78,6 +78,15 @@ class Engine(ABC):
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say about how clients execute, beyond the engine's name."""
+        return ()
+
+    def prepare(self, round: Round, jobs: Iterable[Job]) -> None:
+        """Find out about clients like these what :attr:`notes` should say before a run begins."""
+        del round, jobs  # most engines take any client
+
     @abstractmethod
     def train(self, round: Round, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
         """Train the clients of a cohort, in any order: one outcome for each that could be reached."""

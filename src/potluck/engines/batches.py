@@ -13,12 +13,30 @@ from potluck.contract import Batch, Phase
 from potluck.data.examples import Examples
 from potluck.data.transform import Transform
 
+EVALUATION_BATCH = 1000
+"""Samples that are evaluated or collected from at once: one number, for a network may look at its whole batch."""
+
 _BATCH_NORM = (nn.modules.batchnorm._BatchNorm,)
+
+
+def order_key(key: int, epoch: int) -> int:
+    """The key of the order in which an epoch visits its samples."""
+    return draws.fold(key, "order", epoch)
+
+
+def step_key(key: int, epoch: int) -> int:
+    """The key of the draws within the steps of an epoch, such as dropout."""
+    return draws.fold(key, "step", epoch)
+
+
+def view_key(key: int, epoch: int, view: int) -> int:
+    """The key by which the samples of an epoch are augmented."""
+    return draws.fold(key, "augment", epoch, view)
 
 
 def orders(key: int, epoch: int, samples: int, device: torch.device) -> Tensor:
     """The order in which an epoch visits its samples."""
-    return draws.permutation(draws.fold(key, "order", epoch), samples, device)
+    return draws.permutation(order_key(key, epoch), samples, device)
 
 
 def sizes(samples: int, batch_size: int, drop_single: bool) -> list[int]:
@@ -72,11 +90,9 @@ def epoch_batches(
         start += size
         x, y = data.take(positions)
         index = positions.to(inputs.device)
-        views = tuple(
-            _view(x, index, draws.fold(key, "augment", epoch, view), phase, inputs) for view in range(phase.views)
-        )
+        views = tuple(_view(x, index, view_key(key, epoch, view), phase, inputs) for view in range(phase.views))
         weight = torch.ones(size, dtype=inputs.dtype, device=inputs.device)
-        yield Batch(views, y.to(inputs.device), weight, index, draws.spread(draws.fold(key, "step", epoch), index))
+        yield Batch(views, y.to(inputs.device), weight, index, draws.spread(step_key(key, epoch), index))
 
 
 def _view(x: Tensor, index: Tensor, key: int, phase: Phase, inputs: Inputs) -> Tensor:

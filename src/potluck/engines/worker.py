@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -14,15 +13,13 @@ from potluck.client import Client
 from potluck.contract import Batch, Networks, Phase, Received, Round
 from potluck.data.examples import Examples
 from potluck.engines.base import Job, Outcome, Setting
-from potluck.engines.batches import epoch_batches, has_batch_norm, plain_batches
+from potluck.engines.batches import EVALUATION_BATCH, epoch_batches, has_batch_norm, plain_batches
+from potluck.engines.demands import data_of, loss_of_round, require_finite, require_networks, weights_among
 from potluck.engines.optimizer import Optimizer
 from potluck.engines.randomness import CounterDropout
 from potluck.engines.workshop import Workshop
-from potluck.errors import ConfigError, DataError, ModelError, TrainingError
+from potluck.errors import DataError
 from potluck.metrics.accuracy import Evaluation, Scores, confusion, scores
-from potluck.payload import Payload
-
-_EVALUATION_BATCH = 1000
 
 
 class Worker:
@@ -52,8 +49,7 @@ class Worker:
         """Train a client for a round, and evaluate it."""
         algorithm, client = self.setting.algorithm, job.client
         net, received = self._load(job), self._receive(job)
-        shared = tuple(f"{name}." for name in algorithm.shared)
-        net.load({name: tensor for name, tensor in received.items() if name.startswith(shared)})
+        net.load(weights_among(received, algorithm.shared))
 
         losses, flops = [], 0
         for number, phase in enumerate((*algorithm.adapt(round), *algorithm.phases(round))):
@@ -62,15 +58,14 @@ class Worker:
             flops += operations
         collected, operations = self._collect(client, net, received)
         upload = algorithm.upload(net, collected, received, len(client.train), round)
-        _check_finite(round, client, losses, net)
+        require_finite(round, client, losses, _weights_are_finite(net))
         state = {name: tensor.cpu() for name, tensor in net.state().items()}
         return Outcome(
             client=client.id,
             state=state,
             # Copies: what an algorithm uploads may be the very weights that the next client is loaded into.
-            upload=Payload({name: _copied(tensor) for name, tensor in upload.tensors.items()}, upload.meta),
-            # The first phase that is not for adapting stands for the round.
-            loss=next(iter(losses[len(algorithm.adapt(round)) :]), math.nan),
+            upload=upload.copied(),
+            loss=loss_of_round(losses, len(algorithm.adapt(round))),
             flops=flops + operations,
             evaluation=self._evaluate(client, net, received),
         )
@@ -89,12 +84,8 @@ class Worker:
         self, round: Round, number: int, phase: Phase, client: Client, net: Networks, received: Received
     ) -> tuple[float, int]:
         """Train through one phase; its mean loss, and what it cost."""
-        setting, data = self.setting, self._data(client, phase.data)
-        missing = set(phase.learning) - net.modules.keys()
-        if missing:
-            raise ModelError(
-                f"phase {number} trains {', '.join(sorted(missing))}, and clients hold {', '.join(net.modules)} alone."
-            )
+        setting, data = self.setting, data_of(self.setting, client, phase.data)
+        require_networks(number, phase, net.modules)
         for name, module in net.modules.items():
             module.train(name in phase.learning).requires_grad_(name in phase.learning)
         steps = self.workshop.batch_sizes(net, phase, len(data))
@@ -125,22 +116,12 @@ class Worker:
                 "samples of a batch: give it more samples, and a batch_size of at least 2."
             ) from error
 
-    def _data(self, client: Client, name: str) -> Examples:
-        if name == "public":
-            if self.setting.public is None:
-                raise ConfigError("this algorithm needs public data: give Federation(public=...).")
-            return self.setting.public
-        data: Examples = getattr(client, name)
-        if len(data) == 0:
-            raise DataError(f"client {client.id} has no {name} samples, and {self.setting.algorithm.title} needs some.")
-        return data
-
     def _collect(self, client: Client, net: Networks, received: Received) -> tuple[dict[str, Tensor], int]:
         """The sum of the algorithm's statistic over the client's data, and what it cost."""
         algorithm = self.setting.algorithm
         if algorithm.collects is None:
             return {}, 0
-        data = self._data(client, algorithm.collects)
+        data = data_of(self.setting, client, algorithm.collects)
         for module in net.modules.values():
             module.eval()
         total: dict[str, Tensor] = {}
@@ -153,7 +134,7 @@ class Worker:
     # ---- evaluation -----------------------------------------------------------------------------------------------
 
     def _all(self, net: Networks, data: Examples) -> Iterator[Batch]:
-        return plain_batches(data, _EVALUATION_BATCH, self.workshop.inputs(net))
+        return plain_batches(data, EVALUATION_BATCH, self.workshop.inputs(net))
 
     @torch.no_grad()
     def _logits(self, net: Networks, x: Tensor, received: Received) -> Tensor:
@@ -173,16 +154,7 @@ class Worker:
         return Evaluation(client.id, test, self._score(net, client.validation, received))
 
 
-def _copied(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("cpu", copy=True)
-
-
-def _check_finite(round: Round, client: Client, losses: Sequence[float], net: Networks) -> None:
-    """Stop at the first client whose training left the numbers."""
+def _weights_are_finite(net: Networks) -> bool:
     # Not buffers: a mask may well hold infinities, and statistics that are not finite show in the loss.
     finite = [torch.isfinite(weight).all() for name in net.modules for weight in net.parameters(name).values()]
-    if not all(math.isfinite(loss) for loss in losses) or (finite and not torch.stack(finite).all()):
-        raise TrainingError(
-            f"training of client {client.id} in round {round.number} gave numbers that are not finite (losses: "
-            f"{', '.join(f'{loss:.4g}' for loss in losses)}). Try a smaller learning_rate or clip_norm."
-        )
+    return not finite or bool(torch.stack(finite).all())

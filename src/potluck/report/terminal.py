@@ -35,6 +35,7 @@ def announce(console: Console, config: RunConfig, federation: Federation) -> Non
         "training": f"{_count(config.rounds, 'round')} of {_count(config.epochs, 'epoch')}, "
         f"batches of {config.batch_size}, {config.optimizer} at {config.learning_rate}",
         "engine": f"{federation.engine.name} on {federation.device}, seed {config.seed}",
+        "notes": " ".join(federation.prepare()),
     }
     for name, text in lines.items():
         if text:

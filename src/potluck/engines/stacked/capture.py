@@ -1,0 +1,44 @@
+"""Steps recorded as CUDA graphs: the host launches a step at once, instead of every operation of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_log = logging.getLogger("potluck")
+_WARM_UP = 2
+"""Steps before the recording, in which libraries are loaded and constants copied, which no recording may do."""
+
+
+class Studio:
+    """Where the steps of one architecture are recorded. They never run at the same time, so they share their memory.
+
+    Args:
+        device: Where steps run; only those on a GPU are recorded.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.records = device.type == "cuda"
+        self._pool: Any = torch.cuda.graph_pool_handle() if self.records else None
+
+    def record(self, step: Callable[[], None]) -> Callable[[], None] | None:
+        """The recording of ``step``, which is run a few times; ``None`` where it cannot be recorded."""
+        for _ in range(_WARM_UP):
+            step()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()):
+                step()
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            if self.records:
+                reason = str(error).strip().split("\n")[0]
+                _log.info("steps are launched one operation at a time, for they cannot be recorded: %s", reason)
+            self.records = False
+            return None
+        replay: Callable[[], None] = graph.replay
+        return replay

@@ -1,0 +1,120 @@
+"""A team's way through a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from potluck import draws
+from potluck.contract import Phase, Round
+from potluck.engines.base import Outcome
+from potluck.engines.demands import loss_of_round, require_finite, require_networks
+from potluck.engines.stacked.schedule import Plan, make_schedule
+from potluck.engines.stacked.team import Team
+from potluck.engines.stacked.transfer import fetched, sent
+
+
+class Course:
+    """The local training of a team in one round.
+
+    Args:
+        team: Who trains.
+        round: The round.
+        rounded: To which number of clients a number that is still at work is rounded up.
+    """
+
+    def __init__(self, team: Team, round: Round, rounded: Callable[[int], int]) -> None:
+        self.team, self.round, self._rounded = team, round, rounded
+        self._losses: list[Tensor] = []
+        self._found: dict[str, dict[str, Tensor]] = {}
+        self._flops = [0] * len(team.jobs)
+
+    def steps(self) -> Iterator[None]:
+        """Train, one step after another; nothing waits for the device."""
+        team, algorithm = self.team, self.team.setting.algorithm
+        team.load(algorithm.shared)
+        for number, phase in enumerate((*algorithm.adapt(self.round), *algorithm.phases(self.round))):
+            yield from self._phase(number, phase)
+        if algorithm.collects is not None:
+            self._found["sum"] = team.collect(algorithm.collects)
+            samples = [len(data) for data in team.data(algorithm.collects)]
+            for place, client in enumerate(team.clients):
+                given = client.architecture, team.received[place], samples[place]
+                self._flops[place] += team.workshop.collecting_flops(*given)
+        self._found["judged"] = team.judge()
+        yield
+
+    def _phase(self, number: int, phase: Phase) -> Iterator[None]:
+        team, setting, resident = self.team, self.team.setting, self.team.resident
+        require_networks(number, phase, resident.net.modules)
+        data = team.data(phase.data)
+        plan = self._plan(number, phase, [len(examples) for examples in data], team.batches(phase, data))
+        factor = setting.training.learning_rate_factor(self.round.number, self.round.total)
+        total = torch.zeros(team.room, dtype=torch.float64, device=setting.device)
+        if any(plan.steps):
+            pool = resident.pools.of(phase.data, data)
+            schedule = make_schedule(plan, pool.rows, phase.views if phase.augmented else 0)
+            for start, stop, count in plan.segments(self._rounded):
+                program = resident.program(team.stack, number, phase, count, plan.width, stop - start)
+                program.load(phase, pool, schedule, range(start, stop), factor)
+                for _ in range(start, stop):
+                    setting.check_stop()
+                    program.step()
+                    yield
+                total[:count] += program.total
+        learned = torch.tensor([max(plan.epochs * sum(sizes), 1) for sizes in plan.batches])
+        self._losses.append(total[: len(team.jobs)] / sent(learned, setting.device))
+        for place, client in enumerate(team.clients):
+            given = client.architecture, number, phase, team.received[place], plan.batches[place]
+            self._flops[place] += team.workshop.phase_flops(*given)
+
+    def _plan(self, number: int, phase: Phase, samples: list[int], batches: list[list[int]]) -> Plan:
+        setting = self.team.setting
+        keys = [draws.fold(setting.seed, "train", self.round.number, c.id, number) for c in self.team.clients]
+        epochs = self.team.workshop.epochs(phase)
+        return Plan(keys, samples, batches, epochs, setting.training.batch_size)
+
+    def _finite(self) -> Tensor:
+        """Whether all weights of each client are finite numbers."""
+        template, count = self.team.resident.template, len(self.team.jobs)
+        each = torch.ones(count, dtype=torch.bool, device=self.team.setting.device)
+        for path in template.parameters(tuple(template.modules)):
+            each &= torch.isfinite(self.team.stack.weights[path][:count]).reshape(count, -1).all(1)
+        return each
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """What came of it, in the order of the clients."""
+        team, algorithm, count = self.team, self.team.setting.algorithm, len(self.team.jobs)
+        template, stack, adapting = team.resident.template, team.stack, len(algorithm.adapt(self.round))
+        parts: dict[str, dict[str, Tensor]] = {
+            "weights": {path: tensor[:count] for path, tensor in stack.weights.items()},
+            "loss": {str(number): loss for number, loss in enumerate(self._losses)},
+            "finite": {"": self._finite()},
+            **self._found,
+        }
+        # All in one transfer, and then apart again.
+        flat = fetched({f"{part} {name}": tensor for part, named in parts.items() for name, tensor in named.items()})
+        host = {part: {name: flat[f"{part} {name}"] for name in named} for part, named in parts.items()}
+        states = stack.states(host["weights"], count)
+        for number, job in sorted(enumerate(team.jobs), key=lambda entry: entry[1].client.id):
+            state, client = states[number], job.client
+            collected = {name: tensor[number] for name, tensor in host.get("sum", {}).items()}
+            # Copies: a client may do with what it received as it likes.
+            received = {name: tensor.clone() for name, tensor in team.received[number].items()}
+            upload = algorithm.upload(
+                template.networks(state), collected, received, len(client.train), self.round
+            )  # fmt: skip
+            losses = [float(loss[number]) for loss in host["loss"].values()]
+            require_finite(self.round, client, losses, bool(host["finite"][""][number]))
+            if team.cache.enabled:
+                team.cache.put(client.id, state, stack.state(number))
+            yield Outcome(
+                client=client.id,
+                state=state,
+                upload=upload.copied(),
+                loss=loss_of_round(losses, adapting),
+                flops=self._flops[number],
+                evaluation=team.evaluation(host["judged"], number),
+            )

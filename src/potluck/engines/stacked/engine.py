@@ -1,0 +1,141 @@
+"""Trains clients of one architecture together: their weights stacked, every operation done for all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from potluck.contract import Round
+from potluck.engines.base import Engine, Job, Outcome, Setting
+from potluck.engines.loop import Loop
+from potluck.engines.stacked.cache import Cache
+from potluck.engines.stacked.course import Course
+from potluck.engines.stacked.roster import Roster
+from potluck.engines.stacked.team import Team
+from potluck.engines.stacked.teams import grouped, kind
+from potluck.metrics.accuracy import Evaluation
+
+_CACHE = 2 << 30
+"""Bytes of states that stay on a GPU."""
+_EVALUATED = 64
+"""At most so many clients are evaluated at once."""
+
+
+class Stacked(Engine):
+    """Stacks clients of one architecture and lets them step together, which suits GPUs.
+
+    It computes what the loop engine does. What it cannot stack runs there, and it says so.
+
+    Args:
+        setting: What the clients have in common.
+        rounding: Whether numbers of clients are rounded up, so that steps recorded for one cohort serve others; by
+            default on a GPU, where steps are recorded.
+        cache: Bytes of client states that may stay on the device; by default none on a CPU, where they lie anyway.
+    """
+
+    name: ClassVar[str] = "stacked"
+
+    def __init__(self, setting: Setting, *, rounding: bool | None = None, cache: int | None = None) -> None:
+        super().__init__(setting)
+        gpu = setting.device.type == "cuda"
+        kept = Cache((_CACHE if gpu else 0) if cache is None else cache)
+        self._roster = Roster(setting, gpu if rounding is None else rounding, kept)
+        self._loop = Loop(setting)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What did not go as usual: which networks run on the loop engine, and why; what did not fit into memory."""
+        return tuple(self._roster.notes)
+
+    def prepare(self, round: Round, jobs: Iterable[Job]) -> None:
+        """Try out whether the networks of clients like these can be stacked."""
+        for job in jobs:
+            self._roster.divided([job], round)
+
+    # ---- training -------------------------------------------------------------------------------------------------
+
+    def train(self, round: Round, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
+        """Train the clients of a cohort, those of one architecture together."""
+        teams: list[Team] = []
+        alone: list[Job] = []
+        for group in grouped(jobs):
+            together, others = self._roster.divided(group, round)
+            teams += together
+            alone += others
+        for wave in self._roster.waves(teams):
+            yield from self._run(round, wave)
+        yield from self._loop.train(round, sorted(alone, key=lambda job: job.client.id))
+
+    def _run(self, round: Round, teams: Sequence[Team]) -> Iterator[Outcome]:
+        """Let teams step in turn, each on its own stream; who does not fit into memory goes on in two halves."""
+        courses = [Course(team, round, self._roster.rounded(team)) for team in teams]
+        running = {course: course.steps() for course in courses}
+        too_large: list[Course] = []
+        for team in teams:
+            team.resident.wait()
+        while running:
+            for course, steps in list(running.items()):
+                try:
+                    with course.team.resident.working():
+                        next(steps)
+                except StopIteration:
+                    del running[course]
+                except torch.cuda.OutOfMemoryError:
+                    self._roster.free(course.team)
+                    too_large.append(course)
+                    del running[course]
+        for course in courses:
+            if course not in too_large:
+                with course.team.resident.working():
+                    outcomes = list(course.outcomes())
+                yield from outcomes
+        for course in too_large:
+            for part in self._roster.smaller(course.team):
+                yield from self._run(round, [part])
+
+    # ---- evaluation -----------------------------------------------------------------------------------------------
+
+    def evaluate(self, jobs: Iterable[Job]) -> Generator[Evaluation, None, None]:
+        """Evaluate clients with what they hold; as many at once as there are of one kind, and no more than fit."""
+        waiting: dict[object, list[Job]] = {}
+        for job in jobs:
+            group = waiting.setdefault(kind(job), [])
+            group.append(job)
+            if len(group) >= min(self._roster.most(job), _EVALUATED):
+                yield from self._evaluated(waiting.pop(kind(job)))
+        for group in waiting.values():
+            yield from self._evaluated(group)
+
+    def _evaluated(self, jobs: Sequence[Job]) -> Iterator[Evaluation]:
+        teams, alone = self._roster.divided(jobs, None)
+        for team in teams:
+            yield from self._judged(team)
+        yield from self._loop.evaluate(alone)
+
+    def _judged(self, team: Team) -> Iterator[Evaluation]:
+        self.setting.check_stop()
+        parts: Iterable[Team] = ()
+        evaluations: list[Evaluation] = []
+        team.resident.wait()
+        try:
+            with team.resident.working():
+                evaluations = list(team.evaluations())
+        except torch.cuda.OutOfMemoryError:
+            self._roster.free(team)
+            parts = self._roster.smaller(team)
+        yield from evaluations
+        for part in parts:
+            yield from self._judged(part)
+
+    # ---- one client -----------------------------------------------------------------------------------------------
+
+    def networks(self, job: Job) -> dict[str, nn.Module]:
+        """Copies of the networks that one client holds, ready for use."""
+        return self._loop.networks(job)
+
+    def predict(self, job: Job, x: Tensor) -> Tensor:
+        """Logits of one client for inputs like its own."""
+        return self._loop.predict(job, x)

@@ -1,0 +1,127 @@
+"""Who steps together with whom: as many clients of a kind as fit into memory, and who runs on the loop engine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from potluck.contract import Received, Round
+from potluck.engines.base import Job, Setting
+from potluck.engines.stacked.cache import Cache
+from potluck.engines.stacked.resident import Resident
+from potluck.engines.stacked.team import Team
+from potluck.engines.stacked.teams import cut, halved, rounded_up
+from potluck.engines.workshop import Workshop
+
+_log = logging.getLogger("potluck")
+
+_COPIES = 4
+"""What a client takes while it learns, in copies of what it holds: weights, gradients and the optimiser's memory."""
+_CPU_ROOM = 2 << 30
+"""Bytes for stacked clients on a CPU."""
+
+
+class Roster:
+    """Makes teams.
+
+    Args:
+        setting: What all clients have in common.
+        rounding: Whether numbers of clients are rounded up.
+        cache: States that are on the device already.
+    """
+
+    def __init__(self, setting: Setting, rounding: bool, cache: Cache) -> None:
+        self.setting = setting
+        self.notes: list[str] = []
+        self._gpu = setting.device.type == "cuda"
+        self._rounding, self._cache = rounding, cache
+        self._workshop = Workshop(setting)
+        self._residents: dict[str, Resident] = {}
+        self._most: dict[str, int] = {}
+        total = torch.cuda.get_device_properties(setting.device).total_memory if self._gpu else 2 * _CPU_ROOM
+        self._room = total // 2
+
+    def most(self, job: Job) -> int:
+        """How many clients like this one fit into memory, as far as is known."""
+        resident = self._resident(job)
+        fit = max(self._room // max(_COPIES * resident.template.bytes, 1), 1)
+        return min(fit, self._most.get(resident.key, fit))
+
+    def rounded(self, team: Team) -> Callable[[int], int]:
+        """To which number a number of clients is rounded up that are still at work."""
+        return (lambda count: halved(count, team.room)) if self._rounding else (lambda count: count)
+
+    def divided(self, jobs: Sequence[Job], round: Round | None) -> tuple[list[Team], list[Job]]:
+        """Clients of one kind as teams that fit into memory, and those that run on the loop engine.
+
+        Args:
+            jobs: Their work.
+            round: The round in which they train; ``None`` if they are only evaluated.
+        """
+        algorithm, resident = self.setting.algorithm, self._resident(jobs[0])
+        if resident.refused is not None:
+            return [], list(jobs)
+        received = [algorithm.receive(job.payload, self.setting.task) for job in jobs]
+        phases = () if round is None else (*algorithm.adapt(round), *algorithm.phases(round))
+        if (reason := resident.refuses(phases, received)) is not None:
+            first = min(job.client.id for job in jobs)
+            self._say(f"clients with the networks of client {first} run on the loop engine, one by one: {reason}.")
+            return [], list(jobs)
+        teams = [self._team(resident, jobs[part], received[part]) for part in cut(len(jobs), self.most(jobs[0]))]
+        # The loop engine says what is wrong with these, in its words.
+        lonely = [team for team in teams if team.is_lonely(phases, None if round is None else algorithm.collects)]
+        return [team for team in teams if team not in lonely], [job for team in lonely for job in team.jobs]
+
+    def waves(self, teams: Sequence[Team]) -> Iterator[list[Team]]:
+        """Teams that run side by side: of different architectures, and together within the memory that there is."""
+        wave: list[Team] = []
+        left = 0
+        for team in teams:
+            size = _COPIES * team.room * team.resident.template.bytes
+            if wave and (not self._gpu or size > left or any(team.resident is other.resident for other in wave)):
+                yield wave
+                wave = []
+            left = (left if wave else self._room) - size
+            wave.append(team)
+        if wave:
+            yield wave
+
+    def free(self, team: Team) -> None:
+        """Free what is held for a team that does not fit into memory; an error if it is one client alone."""
+        if len(team.jobs) == 1:
+            raise torch.cuda.OutOfMemoryError(
+                f"client {team.clients[0].id} alone does not fit into the memory of {self.setting.device}."
+            )
+        team.resident.clear()
+        self._cache.clear()
+
+    def smaller(self, team: Team) -> Iterator[Team]:
+        """A team that was too large in two halves, or in even smaller parts if the first half is too large as well."""
+        torch.cuda.empty_cache()  # which does nothing without a GPU
+        half = -(-len(team.jobs) // 2)
+        self._most[team.resident.key] = half
+        self._say(
+            f"{len(team.jobs)} clients with the networks of client {min(client.id for client in team.clients)} do not "
+            f"fit into the memory of {self.setting.device} at once: going on with {half} at a time."
+        )
+        start = 0
+        while start < len(team.jobs):
+            part = slice(start, start + self.most(team.jobs[0]))
+            yield self._team(team.resident, team.jobs[part], team.received[part])
+            start = part.stop
+
+    def _resident(self, job: Job) -> Resident:
+        architecture = job.client.architecture
+        if architecture.key not in self._residents:
+            self._residents[architecture.key] = Resident(self.setting, self._workshop, architecture)
+        return self._residents[architecture.key]
+
+    def _team(self, resident: Resident, jobs: Sequence[Job], received: Sequence[Received]) -> Team:
+        room = rounded_up(len(jobs)) if self._rounding else len(jobs)
+        return Team(resident, self._workshop, self._cache, jobs, received, room)
+
+    def _say(self, note: str) -> None:
+        self.notes.append(note)
+        _log.warning(note)
