@@ -43,7 +43,7 @@ class Pools:
 
     def of(self, name: str, examples: Sequence[Examples]) -> Pool:
         """The pool of the data called ``name`` of some clients; at least one of these has a sample."""
-        sources = {_source(one): (one.x, one.y) for one in examples if len(one)}
+        sources = {_source(one): (one.whole_x, one.whole_y) for one in examples if len(one)}
         starts, start = {}, 0
         for key, (x, _) in sources.items():
             starts[key], start = start, start + len(x)
@@ -78,4 +78,4 @@ class Pools:
 
 
 def _source(examples: Examples) -> tuple[int, int]:
-    return id(examples.x), id(examples.y)
+    return id(examples.whole_x), id(examples.whole_y)

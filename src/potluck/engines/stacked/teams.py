@@ -12,7 +12,7 @@ def kind(job: Job) -> tuple[str, Hashable]:
     """What clients that step together have in common: their architecture, and the types of their inputs."""
     client = job.client
     data = (client.train, client.validation, client.test, client.holdout)
-    return client.architecture.key, tuple(examples.x.dtype if len(examples) else None for examples in data)
+    return client.architecture.key, tuple(examples.whole_x.dtype if len(examples) else None for examples in data)
 
 
 def grouped(jobs: Sequence[Job]) -> list[list[Job]]:
