@@ -273,9 +273,10 @@ def test_numbers_that_are_not_finite(potluck: tiny.Command, tmp_path: Path) -> N
     assert tiny.tree(run) == before
 
 
-def test_numbers_that_are_never_finite(potluck: tiny.Command, tmp_path: Path) -> None:
-    extra = ("--set", "learning_rate=1e30", "--set", "clip_norm=none")
-    ran = potluck("run", "pfedes", *tiny.ARGUMENTS, *extra, "--out", tmp_path / "run")
+@pytest.mark.parametrize("name", ["pfedes", "fedkd", "fedgh"])
+def test_numbers_that_are_never_finite(name: str, potluck: tiny.Command, tmp_path: Path) -> None:
+    extra = ("--set", "learning_rate=1e30", "--set", "clip_norm=none", "--set", "batch_size=8")
+    ran = potluck("run", name, *tiny.ARGUMENTS, *extra, "--out", tmp_path / "run")
     assert ran.code == 2
     assert "training of client 0 in round 1 gave numbers that are not finite" in ran.err
     assert "kept" not in ran.err  # nothing is

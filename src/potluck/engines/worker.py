@@ -60,9 +60,9 @@ class Worker:
             loss, operations = self._run_phase(round, number, phase, client, net, received)
             losses.append(loss)
             flops += operations
+        _check_finite(round, client, losses, net)
         collected, operations = self._collect(client, net, received)
         upload = algorithm.upload(net, collected, received, len(client.train), round)
-        _check_finite(round, client, losses, net)
         state = {name: tensor.cpu() for name, tensor in net.state().items()}
         return Outcome(
             client=client.id,
