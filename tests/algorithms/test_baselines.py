@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import potluck
-from potluck import Payload, Round, Task
+from potluck import Batch, Networks, Payload, Round, Task
 from potluck.algorithms import Upload, algorithm
 from potluck.errors import ConfigError, PayloadError
 
@@ -111,6 +112,29 @@ def test_fedtgp_with_a_single_class() -> None:
     state = method.aggregate(method.server_state(TASK), [sent(0, [1], 1.0)], Round(1, 1), TASK)
     assert all(torch.isfinite(tensor).all() for tensor in state.values() if tensor.is_floating_point())
     assert len(method.broadcast(state, 3, Round(2, 2)).tensors["values"]) == 3
+
+
+def test_fedkd_where_nobody_makes_a_mistake() -> None:
+    """Both cross-entropies are exactly 0, by whose sum the paper divides."""
+    sure = {name: nn.Linear(2, 3) for name in ("head", "small_head")}
+    for head in sure.values():
+        nn.init.zeros_(head.weight)
+        head.bias.data.copy_(torch.tensor([500.0, 0.0, 0.0]))
+    net = Networks({"body": nn.Linear(2, 2), "small_body": nn.Linear(2, 2), "projection": nn.Linear(2, 2), **sure})
+    index = torch.arange(4)
+    batch = Batch((torch.randn(4, 2),), torch.zeros(4, dtype=torch.int64), torch.ones(4), index, index)
+    assert float(batch.cross_entropy(net(batch.x)).detach()) == 0
+    loss = algorithm("fedkd").phases(Round(1, 1))[0].loss(net, batch, {})
+    loss.backward()  # type: ignore[no-untyped-call]
+    slopes = [weight.grad for name in net.modules for weight in net.parameters(name).values()]
+    assert all(slope is not None and torch.isfinite(slope).all() for slope in slopes)
+
+
+def test_fedkd_refuses_an_update_of_another_shape_before_it_is_multiplied_out() -> None:
+    state = {"small_head.weight": torch.zeros(3, 2)}
+    parts = {"small_head.weight:left": torch.ones(1 << 20, 1), "small_head.weight:right": torch.ones(1, 1 << 20)}
+    with pytest.raises(PayloadError, match=r"expected \(3, 2\)"):
+        algorithm("fedkd").check(Upload(0, Payload(parts, {"samples": 1})), state, TASK)
 
 
 def test_fedapen_keeps_its_weight_between_0_and_1() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+import torch
 from pydantic import PrivateAttr
 from torch import Tensor, nn
 
@@ -62,12 +63,11 @@ class FedKD(MutualLearning):
         mentor_loss, mentee_loss = batch.cross_entropy(mentor), batch.cross_entropy(mentee)
         for_mentor = divergence(mentee, mentor, batch) + batch.mean((own - seen.detach()).square().mean(1))
         for_mentee = divergence(mentor, mentee, batch) + batch.mean((own.detach() - seen).square().mean(1))
-        return (
-            mentor_loss
-            + for_mentor / (mentor_loss + mentee_loss.detach())
-            + mentee_loss
-            + for_mentee / (mentor_loss.detach() + mentee_loss)
-        )
+        # Who has a single class soon makes no mistake at all, and nothing can be divided by 0.
+        least = torch.finfo(own.dtype).eps
+        mentor_doubt = (mentor_loss + mentee_loss.detach()).clamp(min=least)
+        mentee_doubt = (mentor_loss.detach() + mentee_loss).clamp(min=least)
+        return mentor_loss + for_mentor / mentor_doubt + mentee_loss + for_mentee / mentee_doubt
 
     def _energy(self, round: Round) -> float:
         done = round.number / max(round.total, round.number, 1)
@@ -93,7 +93,7 @@ class FedKD(MutualLearning):
     def check(self, upload: Upload, state: State, task: Task) -> None:
         """Refuse what is not an update of the mentee."""
         upload.payload.require_finite()
-        Payload(restored(upload.payload.tensors)).require(state)
+        Payload(restored(upload.payload.tensors, state)).require(state)
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
         """Add the mean of the updates, each client counting the same."""
