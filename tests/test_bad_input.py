@@ -253,6 +253,13 @@ def test_folder_that_cannot_be_written(refused: Callable[..., str], monkeypatch:
 DIVERGING = ("--rounds", 4, "--set", "batch_size=8", "--set", "clip_norm=none", "--set", "schedule=step:2:1e30")
 
 
+@pytest.mark.parametrize(("name", "setting"), [("fedgh", "header_learning_rate"), ("fedtgp", "server_learning_rate")])
+def test_a_server_whose_numbers_are_not_finite(name: str, setting: str, potluck: tiny.Command, tmp_path: Path) -> None:
+    ran = potluck("run", name, *tiny.ARGUMENTS, "--set", f"algorithm.{setting}=1e300", "--out", tmp_path / "run")
+    assert ran.code == 2
+    assert "holds numbers that are not finite after round 1. Try smaller learning rates" in ran.err
+
+
 def test_numbers_that_are_not_finite(potluck: tiny.Command, tmp_path: Path) -> None:
     run = tmp_path / "run"
     ran = potluck("run", "standalone", *tiny.ARGUMENTS, *DIVERGING, "--out", run)
