@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,6 +85,26 @@ def test_fedproto_keeps_prototypes_of_absent_classes_and_weighs_by_samples() -> 
     assert state["prototypes"].tolist() == [[3, 3], [7, 7], [1, 1]]
     assert state["known"].tolist() == [1, 1, 1]
     assert method.broadcast(state, 1, Round(3, 3)).tensors["labels"].tolist() == [1]  # what it has now
+
+
+def test_fedproto_weighs_by_shares_of_more_samples_than_a_number_can_hold() -> None:
+    method, state = algorithm("fedproto"), algorithm("fedproto").server_state(TASK)
+    most = 2**31 - 1
+    uploads = [sent(number, [1], value, counts=[most]) for number, value in ((0, 2e38), (1, 1e38))]
+    for upload in uploads:
+        method.check(upload, state, TASK)
+    torch.testing.assert_close(
+        method.aggregate(state, uploads, Round(1, 1), TASK)["prototypes"][1], torch.full((2,), 1.5e38)
+    )
+
+
+@pytest.mark.parametrize("name", ["fd", "kt-pfl"])
+def test_what_are_no_predictions_is_refused(name: str) -> None:
+    method, task = algorithm(name), replace(TASK, public=2)
+    wrong = torch.tensor([[0.2, 0.2, 0.6], [-5.0, 3.0, 3.0]])
+    tensors = {"soft": wrong} if name == "kt-pfl" else {"means": wrong, "labels": torch.arange(2, dtype=torch.int32)}
+    with pytest.raises(PayloadError, match=r"client 2 sent .* that are no probabilities"):
+        method.check(Upload(2, Payload(tensors)), method.server_state(task), task)
 
 
 def test_fedproto_refuses_a_class_without_samples() -> None:
