@@ -33,7 +33,7 @@ class FD(Algorithm):
         "Jeong et al., Communication-Efficient On-Device Machine Learning: Federated Distillation and Augmentation "
         "under Non-IID Private Data, NeurIPS 2018 workshop"
     )
-    venue: ClassVar[str] = "Jeong et al., NeurIPS workshop 2018"
+    venue: ClassVar[str] = "Jeong et al., NeurIPS-W 2018"
     down: ClassVar[str] = "a mean output per class"
     up: ClassVar[str] = "a mean output per class"
     collects: ClassVar[Literal["train"]] = "train"
