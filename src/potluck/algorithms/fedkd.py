@@ -39,6 +39,7 @@ class FedKD(MutualLearning):
     venue: ClassVar[str] = "Wu et al., Nature Comm. 2022"
     down: ClassVar[str] = "the mentee in low-rank parts"
     up: ClassVar[str] = "its update in low-rank parts"
+    compresses: ClassVar[bool] = True
 
     energy_start: float = setting(0.95, "share of the energy that is kept at first", gt=0, le=1, paper="0.95")
     energy_end: float = setting(0.98, "share of the energy that is kept in the last round", gt=0, le=1, paper="0.98")

@@ -35,6 +35,8 @@ def measure_traffic(
 ) -> Traffic:
     """Let two clients and the server exchange what they do in two rounds, and take what a client does in the second.
 
+    Where an algorithm compresses what it sends this is the most: noise stands for training, and has every direction.
+
     Args:
         algorithm: With its settings.
         names: Networks of the clients; the two take the first two of them, or both the first if they must be equal.

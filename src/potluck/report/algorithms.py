@@ -36,6 +36,7 @@ class Row:
     down: str
     up: str
     needs: list[str]
+    at_most: bool
     traffic: Traffic | None
     unfit: str | None
 
@@ -86,7 +87,17 @@ def overview(
             unfit = str(error)
         needs = sorted(method.needs)
         rows.append(
-            Row(name, method.title, method.venue or method.paper, method.down, method.up, list(needs), traffic, unfit)
+            Row(
+                name,
+                method.title,
+                method.venue or method.paper,
+                method.down,
+                method.up,
+                list(needs),
+                method.compresses,
+                traffic,
+                unfit,
+            )
         )
     return rows
 
@@ -110,7 +121,8 @@ def algorithm_table(rows: Sequence[Row], spec: str, shape: tuple[int, ...], clas
     table.add_column("goes down, comes up")
     table.add_column("bytes", justify="right", no_wrap=True)
     for row in rows:
-        down, up = ("-", "-") if row.traffic is None else (size(row.traffic.down), size(row.traffic.up))
+        most = "≤ " if row.at_most else ""
+        down, up = ("-", "-") if row.traffic is None else (most + size(row.traffic.down), most + size(row.traffic.up))
         needs = f"  needs {', '.join(row.needs)}" if row.needs else ""
         name = f"[bold]{row.name}[/bold][yellow]{needs}[/yellow]\n[dim]{escape(row.paper)}[/dim]"
         table.add_row(name, f"[blue]↓[/blue] {row.down}\n[green]↑[/green] {row.up}", f"{down}\n{up}")
@@ -118,6 +130,7 @@ def algorithm_table(rows: Sequence[Row], spec: str, shape: tuple[int, ...], clas
     notes = [
         f"Bytes: numbers alone, per client and round, with {spec}, inputs of {inputs}, {held} of {classes} classes at "
         f"a client.{_equal_models(rows, spec)}",
+        *(["≤: less, where what was learned can be compressed."] if any(row.at_most for row in rows) else []),
         *(f"[bold]{row.name}[/bold]: {escape(row.unfit)}" for row in rows if row.unfit),
         "Settings of one: potluck algorithms NAME",
     ]
