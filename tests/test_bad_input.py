@@ -253,6 +253,13 @@ def test_folder_that_cannot_be_written(refused: Callable[..., str], monkeypatch:
 DIVERGING = ("--rounds", 4, "--set", "batch_size=8", "--set", "clip_norm=none", "--set", "schedule=step:2:1e30")
 
 
+@pytest.mark.parametrize(("name", "setting"), [("fedgh", "header_learning_rate"), ("fedtgp", "server_learning_rate")])
+def test_a_server_whose_numbers_are_not_finite(name: str, setting: str, potluck: tiny.Command, tmp_path: Path) -> None:
+    ran = potluck("run", name, *tiny.ARGUMENTS, "--set", f"algorithm.{setting}=1e300", "--out", tmp_path / "run")
+    assert ran.code == 2
+    assert "holds numbers that are not finite after round 1. Try smaller learning rates" in ran.err
+
+
 def test_numbers_that_are_not_finite(potluck: tiny.Command, tmp_path: Path) -> None:
     run = tmp_path / "run"
     ran = potluck("run", "standalone", *tiny.ARGUMENTS, *DIVERGING, "--out", run)
@@ -273,9 +280,10 @@ def test_numbers_that_are_not_finite(potluck: tiny.Command, tmp_path: Path) -> N
     assert tiny.tree(run) == before
 
 
-def test_numbers_that_are_never_finite(potluck: tiny.Command, tmp_path: Path) -> None:
-    extra = ("--set", "learning_rate=1e30", "--set", "clip_norm=none")
-    ran = potluck("run", "pfedes", *tiny.ARGUMENTS, *extra, "--out", tmp_path / "run")
+@pytest.mark.parametrize("name", ["pfedes", "fedkd", "fedgh"])
+def test_numbers_that_are_never_finite(name: str, potluck: tiny.Command, tmp_path: Path) -> None:
+    extra = ("--set", "learning_rate=1e30", "--set", "clip_norm=none", "--set", "batch_size=8")
+    ran = potluck("run", name, *tiny.ARGUMENTS, *extra, "--out", tmp_path / "run")
     assert ran.code == 2
     assert "training of client 0 in round 1 gave numbers that are not finite" in ran.err
     assert "kept" not in ran.err  # nothing is

@@ -230,7 +230,14 @@ class Federation:
             self.algorithm.check(upload, self.server, self.task)
         # What an algorithm makes with PyTorch's own initialisers here is drawn from the round's key.
         with draws.initial_weights(round.key):
-            return self.algorithm.aggregate(self.server, uploads, round, self.task)
+            server = self.algorithm.aggregate(self.server, uploads, round, self.task)
+        for name, tensor in server.items():
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                raise TrainingError(
+                    f"the server's {name!r} holds numbers that are not finite after round {round.number}. Try smaller "
+                    "learning rates, also those of the algorithm."
+                )
+        return server
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ def explain(error: ValidationError, kind: type[BaseModel], prefix: str = "") -> 
         return f"{prefix}{key} is missing{meaning}."
     reason = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     if first["type"] == "value_error":
+        if not key:  # several settings that do not go together
+            return f"{prefix.rstrip('.')}: {reason.rstrip('.')}.".removeprefix(": ")
         return f"{prefix}{key}: {reason.rstrip('.')}{meaning}."
     reason = reason.replace("should be", "is not", 1)
     return f"{prefix}{key}: {first['input']!r} {reason}{meaning}."

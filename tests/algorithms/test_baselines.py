@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import potluck
-from potluck import Payload, Round, Task
+from potluck import Batch, Networks, Payload, Round, Task
 from potluck.algorithms import Upload, algorithm
 from potluck.errors import ConfigError, PayloadError
 
@@ -85,6 +87,26 @@ def test_fedproto_keeps_prototypes_of_absent_classes_and_weighs_by_samples() -> 
     assert method.broadcast(state, 1, Round(3, 3)).tensors["labels"].tolist() == [1]  # what it has now
 
 
+def test_fedproto_weighs_by_shares_of_more_samples_than_a_number_can_hold() -> None:
+    method, state = algorithm("fedproto"), algorithm("fedproto").server_state(TASK)
+    most = 2**31 - 1
+    uploads = [sent(number, [1], value, counts=[most]) for number, value in ((0, 2e38), (1, 1e38))]
+    for upload in uploads:
+        method.check(upload, state, TASK)
+    torch.testing.assert_close(
+        method.aggregate(state, uploads, Round(1, 1), TASK)["prototypes"][1], torch.full((2,), 1.5e38)
+    )
+
+
+@pytest.mark.parametrize("name", ["fd", "kt-pfl"])
+def test_what_are_no_predictions_is_refused(name: str) -> None:
+    method, task = algorithm(name), replace(TASK, public=2)
+    wrong = torch.tensor([[0.2, 0.2, 0.6], [-5.0, 3.0, 3.0]])
+    tensors = {"soft": wrong} if name == "kt-pfl" else {"means": wrong, "labels": torch.arange(2, dtype=torch.int32)}
+    with pytest.raises(PayloadError, match=r"client 2 sent .* that are no probabilities"):
+        method.check(Upload(2, Payload(tensors)), method.server_state(task), task)
+
+
 def test_fedproto_refuses_a_class_without_samples() -> None:
     method = algorithm("fedproto")
     with pytest.raises(PayloadError, match="client 1 sent a class without a sample"):
@@ -111,6 +133,29 @@ def test_fedtgp_with_a_single_class() -> None:
     state = method.aggregate(method.server_state(TASK), [sent(0, [1], 1.0)], Round(1, 1), TASK)
     assert all(torch.isfinite(tensor).all() for tensor in state.values() if tensor.is_floating_point())
     assert len(method.broadcast(state, 3, Round(2, 2)).tensors["values"]) == 3
+
+
+def test_fedkd_where_nobody_makes_a_mistake() -> None:
+    """Both cross-entropies are exactly 0, by whose sum the paper divides."""
+    sure = {name: nn.Linear(2, 3) for name in ("head", "small_head")}
+    for head in sure.values():
+        nn.init.zeros_(head.weight)
+        head.bias.data.copy_(torch.tensor([500.0, 0.0, 0.0]))
+    net = Networks({"body": nn.Linear(2, 2), "small_body": nn.Linear(2, 2), "projection": nn.Linear(2, 2), **sure})
+    index = torch.arange(4)
+    batch = Batch((torch.randn(4, 2),), torch.zeros(4, dtype=torch.int64), torch.ones(4), index, index)
+    assert float(batch.cross_entropy(net(batch.x)).detach()) == 0
+    loss = algorithm("fedkd").phases(Round(1, 1))[0].loss(net, batch, {})
+    loss.backward()  # type: ignore[no-untyped-call]
+    slopes = [weight.grad for name in net.modules for weight in net.parameters(name).values()]
+    assert all(slope is not None and torch.isfinite(slope).all() for slope in slopes)
+
+
+def test_fedkd_refuses_an_update_of_another_shape_before_it_is_multiplied_out() -> None:
+    state = {"small_head.weight": torch.zeros(3, 2)}
+    parts = {"small_head.weight:left": torch.ones(1 << 20, 1), "small_head.weight:right": torch.ones(1, 1 << 20)}
+    with pytest.raises(PayloadError, match=r"expected \(3, 2\)"):
+        algorithm("fedkd").check(Upload(0, Payload(parts, {"samples": 1})), state, TASK)
 
 
 def test_fedapen_keeps_its_weight_between_0_and_1() -> None:

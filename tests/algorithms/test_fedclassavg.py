@@ -17,7 +17,10 @@ from .test_special_cases import QUIET, client, federation
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"averaging": False}, "without averaging there is no received classifier to stay near: set rho to 0 as well"),
+        (
+            {"averaging": False},
+            "^algorithm: without averaging there is no received classifier to stay near: set rho to 0 as well",
+        ),
         ({"averaging": False, "rho": 0, "share": "all"}, "share is all, and averaging is off"),
         ({"rho": -1}, "algorithm.rho: -1 "),
         ({"contrast": "on"}, "algorithm.contrast: 'on' is not 'normalised', 'release' or 'off'"),
@@ -32,7 +35,9 @@ def test_what_travels() -> None:
     assert algorithm("fedclassavg").shared == ("head",)
     assert algorithm("fedclassavg", {"share": "all"}).shared == ("body", "head")
     assert algorithm("fedclassavg", {"averaging": False, "rho": 0}).shared == ()
+    assert algorithm("fedclassavg").needs == {"equal width"}
     assert algorithm("fedclassavg", {"share": "all"}).needs == {"equal models"}
+    assert not algorithm("fedclassavg", {"averaging": False, "rho": 0}).needs
 
 
 def test_one_view_is_enough_without_contrast() -> None:
@@ -43,7 +48,7 @@ def test_one_view_is_enough_without_contrast() -> None:
 def test_without_its_three_parts_it_is_local_training() -> None:
     plain = {"averaging": False, "rho": 0.0, "contrast": "off"}
     runs = [
-        federation(name, [client(8, [0, 1]), client(8, [1, 2])], **settings)
+        federation(name, [client(8, [0, 1]), client(8, [1, 2], representation=7)], **settings)
         for name, settings in (("fedclassavg", plain), ("standalone", {}))
     ]
     for run in runs:

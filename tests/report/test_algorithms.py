@@ -15,9 +15,9 @@ from run import tiny
 SMALL = ("mlp-8", (6,), 3, 2)
 
 
-def printed(what: RenderableType) -> str:
+def printed(what: RenderableType, width: int = 80) -> str:
     text = StringIO()
-    Console(width=80, file=text).print(what)
+    Console(width=width, file=text).print(what)
     return text.getvalue()
 
 
@@ -31,6 +31,11 @@ def test_every_algorithm_has_its_row() -> None:
         assert row.unfit is None
         assert row.paper in text
     assert "2 of 3 classes" in " ".join(text.split())
+    assert "must be equal" not in text
+    assert text.count("≤ ") == 2  # FedKD's parts are as short as what was learned allows
+    narrow = printed(algorithm_table(rows, *SMALL), 60)
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert "…" not in narrow
 
 
 def test_networks_that_do_not_fit_are_explained() -> None:
@@ -38,6 +43,23 @@ def test_networks_that_do_not_fit_are_explained() -> None:
     assert rows[0].traffic is None
     assert "8, 9" in printed(algorithm_table(rows, "mlp-8,mlp-9", (6,), 3, 2))
     assert rows[1].traffic is not None
+
+
+def test_every_network_is_looked_at() -> None:
+    spec = "mlp-8,mlp-8,mlp-9"
+    (row, other) = overview(spec, (6,), 3, 2, names=["fedgh", "fedavg"])
+    assert "8, 9" in str(row.unfit)
+    assert other.unfit is None
+    text = " ".join(printed(algorithm_table([row, other], spec, (6,), 3, 2)).split())
+    assert "Where all models must be equal, they are mlp-8." in text
+
+
+@pytest.mark.parametrize(("models", "message"), [("nix", "unknown model 'nix'"), ("cnn-1", "CNN-1 takes images")])
+def test_a_network_that_cannot_be_made_is_an_error(models: str, message: str, potluck: tiny.Command) -> None:
+    done = potluck("algorithms", "--models", models, "--shape", "6")
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert done.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", names())

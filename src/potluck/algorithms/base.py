@@ -37,6 +37,8 @@ class Algorithm(BaseModel):
     """What the server sends to a client, in words."""
     up: ClassVar[str] = "nothing"
     """What a client sends to the server, in words."""
+    compresses: ClassVar[bool] = False
+    """Whether how long that is depends on what was learned, so that only the most is known before."""
     collects: ClassVar[Literal["train", "holdout", "public"] | None] = None
     """The data over which :meth:`collect` is summed after local training, if any."""
     enrolls: ClassVar[bool] = False

@@ -11,6 +11,7 @@ from torch import Tensor
 from potluck.algorithms.base import Algorithm
 from potluck.algorithms.parts.class_means import check_class_means, class_means, class_sums
 from potluck.algorithms.parts.class_table import dense_table, seen_classes, table_payload
+from potluck.algorithms.parts.probabilities import check_probabilities
 from potluck.algorithms.settings import setting
 from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Batch, Networks, Received, Round, Task
@@ -22,8 +23,8 @@ class FD(Algorithm):
 
     A client sends, for each of its classes, the mean softmax output of its trained model over its samples of the
     class. Whoever has the class learns from the mean of what the others sent, its own left out:
-    ``CE + distillation * H(mean of the others, softmax(z))``, H the cross-entropy. Where nobody else has the class,
-    the second part is left out. A class that nobody of a round has keeps what was sent for it before.
+    ``CE + distillation * H(mean of the others, softmax(z))``, H the cross-entropy. What was sent for a class counts
+    until it is sent again, by whomever; where nobody else has sent it, the second part is left out.
     """
 
     name: ClassVar[str] = "fd"
@@ -32,7 +33,7 @@ class FD(Algorithm):
         "Jeong et al., Communication-Efficient On-Device Machine Learning: Federated Distillation and Augmentation "
         "under Non-IID Private Data, NeurIPS 2018 workshop"
     )
-    venue: ClassVar[str] = "Jeong et al., NeurIPS workshop 2018"
+    venue: ClassVar[str] = "Jeong et al., NeurIPS-W 2018"
     down: ClassVar[str] = "a mean output per class"
     up: ClassVar[str] = "a mean output per class"
     collects: ClassVar[Literal["train"]] = "train"
@@ -80,6 +81,7 @@ class FD(Algorithm):
     def check(self, upload: Upload, state: State, task: Task) -> None:
         """Refuse what are no mean outputs."""
         check_class_means(upload, task.classes, task.classes, state["means"].dtype)
+        check_probabilities(upload.client, "means", upload.payload.tensors["means"])
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
         """Keep what was sent for each class, in place of what was sent for it before."""

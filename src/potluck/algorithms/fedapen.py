@@ -55,7 +55,7 @@ class FedAPEN(MutualLearning):
         return {**super().networks(model, task), "ensemble": Ensemble()}
 
     def adapt(self, round: Round) -> Sequence[Phase]:
-        """Learn w on the data set aside, by plain gradient descent, kept between 0 and 1."""
+        """Learn w on the data set aside, kept between 0 and 1; by plain gradient descent where the run takes SGD."""
         if round.number <= 1:
             return ()
         rule = Group(

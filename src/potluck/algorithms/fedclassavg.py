@@ -67,7 +67,9 @@ class FedClassAvg(Algorithm):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """One classifier for all representations; equal models where all is shared."""
+        """One classifier for all representations; equal models where all is shared, and nothing where nothing is."""
+        if not self.averaging:
+            return frozenset()
         return frozenset({"equal models" if self.share == "all" else "equal width"})
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+import torch
 from pydantic import PrivateAttr
 from torch import Tensor, nn
 
@@ -38,6 +39,7 @@ class FedKD(MutualLearning):
     venue: ClassVar[str] = "Wu et al., Nature Comm. 2022"
     down: ClassVar[str] = "the mentee in low-rank parts"
     up: ClassVar[str] = "its update in low-rank parts"
+    compresses: ClassVar[bool] = True
 
     energy_start: float = setting(0.95, "share of the energy that is kept at first", gt=0, le=1, paper="0.95")
     energy_end: float = setting(0.98, "share of the energy that is kept in the last round", gt=0, le=1, paper="0.98")
@@ -62,12 +64,11 @@ class FedKD(MutualLearning):
         mentor_loss, mentee_loss = batch.cross_entropy(mentor), batch.cross_entropy(mentee)
         for_mentor = divergence(mentee, mentor, batch) + batch.mean((own - seen.detach()).square().mean(1))
         for_mentee = divergence(mentor, mentee, batch) + batch.mean((own.detach() - seen).square().mean(1))
-        return (
-            mentor_loss
-            + for_mentor / (mentor_loss + mentee_loss.detach())
-            + mentee_loss
-            + for_mentee / (mentor_loss.detach() + mentee_loss)
-        )
+        # Who has a single class soon makes no mistake at all, and nothing can be divided by 0.
+        least = torch.finfo(own.dtype).eps
+        mentor_doubt = (mentor_loss + mentee_loss.detach()).clamp(min=least)
+        mentee_doubt = (mentor_loss.detach() + mentee_loss).clamp(min=least)
+        return mentor_loss + for_mentor / mentor_doubt + mentee_loss + for_mentee / mentee_doubt
 
     def _energy(self, round: Round) -> float:
         done = round.number / max(round.total, round.number, 1)
@@ -93,7 +94,7 @@ class FedKD(MutualLearning):
     def check(self, upload: Upload, state: State, task: Task) -> None:
         """Refuse what is not an update of the mentee."""
         upload.payload.require_finite()
-        Payload(restored(upload.payload.tensors)).require(state)
+        Payload(restored(upload.payload.tensors, state)).require(state)
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
         """Add the mean of the updates, each client counting the same."""

@@ -44,7 +44,7 @@ class FedProto(Algorithm):
     collects: ClassVar[Literal["train"]] = "train"
 
     pull: float = setting(
-        1.0, "weight of the distance from the prototype (lambda)", ge=0, paper="1 (MNIST, FEMNIST), 0.1"
+        1.0, "weight of the distance from the prototype (lambda)", ge=0, paper="1 (MNIST, FEMNIST), 0.1 (CIFAR-10)"
     )
     inference: Literal["head", "prototype"] = setting("head", "what predicts", paper="prototype")
 
@@ -86,15 +86,15 @@ class FedProto(Algorithm):
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
         """The mean of each class, weighted by samples; classes that nobody sent stay."""
-        sums, counts = torch.zeros_like(state["prototypes"]), torch.zeros_like(state["prototypes"][:, 0])
-        for upload in uploads:
-            sent = upload.payload.tensors
-            labels, weights = sent["labels"].long(), sent["counts"].to(sums.dtype)
-            sums[labels] += sent["means"] * weights.unsqueeze(1)
-            counts[labels] += weights
-        there = counts > 0
+        labels, counts = (torch.cat([u.payload.tensors[name] for u in uploads]).long() for name in ("labels", "counts"))
+        totals = torch.zeros(task.classes, dtype=torch.int64).index_add(0, labels, counts)
+        # Shares first: a sum over all samples may be more than a number can hold.
+        sent = torch.cat([upload.payload.tensors["means"] for upload in uploads])
+        shares = counts.to(sent.dtype) / totals[labels]
+        means = torch.zeros_like(state["prototypes"]).index_add(0, labels, sent * shares.unsqueeze(1))
+        there = totals > 0
         return {
-            "prototypes": torch.where(there.unsqueeze(1), sums / counts.clamp(min=1).unsqueeze(1), state["prototypes"]),
+            "prototypes": torch.where(there.unsqueeze(1), means, state["prototypes"]),
             "known": torch.where(there, 1, state["known"]).to(torch.uint8),
             "seen": seen_classes(state["seen"], uploads),
         }

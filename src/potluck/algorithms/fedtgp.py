@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from potluck import draws
 from potluck.algorithms.fedproto import FedProto
 from potluck.algorithms.parts.class_means import check_class_means, class_means
+from potluck.algorithms.parts.class_table import distances
 from potluck.algorithms.settings import setting
 from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Networks, Received, Round, Task
@@ -85,7 +86,7 @@ class FedTGP(FedProto):
     def _step(self, weights: State, means: Tensor, labels: Tensor, margin: float) -> State:
         with torch.enable_grad():
             learning = {name: tensor.detach().requires_grad_() for name, tensor in weights.items()}
-            apart = _distances(means, _prototypes(learning))
+            apart = distances(means, _prototypes(learning))
             right = F.one_hot(labels, apart.shape[1]).to(apart.dtype)
             loss = F.cross_entropy(-(apart + margin * right), labels)
             gradients = torch.autograd.grad(loss, list(learning.values()))
@@ -98,13 +99,8 @@ class FedTGP(FedProto):
         if len(present) < 2:
             return self.margin
         centres = torch.stack([means[labels == label].mean(0) for label in present])
-        nearest = _distances(centres, centres).masked_fill(torch.eye(len(present), dtype=torch.bool), torch.inf).amin(1)
+        nearest = distances(centres, centres).masked_fill(torch.eye(len(present), dtype=torch.bool), torch.inf).amin(1)
         return min(float(nearest.max()), self.margin)
-
-
-def _distances(one: Tensor, other: Tensor) -> Tensor:
-    """Euclidean distances of all pairs, from differences: squares by the binomial formula can come out negative."""
-    return torch.cdist(one, other, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def _prototypes(weights: State) -> Tensor:

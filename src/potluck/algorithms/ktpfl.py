@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from potluck.algorithms.base import Algorithm, Need
+from potluck.algorithms.parts.probabilities import check_probabilities
 from potluck.algorithms.settings import setting
 from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Batch, Group, Networks, Phase, Received, Round, Task
@@ -101,6 +102,7 @@ class KTPFL(Algorithm):
     def check(self, upload: Upload, state: State, task: Task) -> None:
         """Refuse what are no predictions."""
         upload.payload.require({"soft": state["soft"][0]})
+        check_probabilities(upload.client, "soft", upload.payload.tensors["soft"])
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
         """Take the new predictions, then better the rows of those who sent them."""

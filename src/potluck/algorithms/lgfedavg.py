@@ -24,7 +24,7 @@ class LGFedAvg(Algorithm):
         "Liang et al., Think Locally, Act Globally: Federated Learning with Local and Global Representations, "
         "NeurIPS 2019 workshop"
     )
-    venue: ClassVar[str] = "Liang et al., NeurIPS workshop 2019"
+    venue: ClassVar[str] = "Liang et al., NeurIPS-W 2019"
     down: ClassVar[str] = "the head"
     up: ClassVar[str] = "the head"
     needs: ClassVar[frozenset[Need]] = frozenset({"equal width"})

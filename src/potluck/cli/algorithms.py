@@ -20,7 +20,7 @@ def algorithms(
     ] = None,
     models: Annotated[str, typer.Option(help="Networks of the clients.")] = "cnn-1..5",
     shape: Annotated[str | None, typer.Option(help=r"Shape of one input. \[default: 3,32,32]")] = None,
-    classes: Annotated[int | None, typer.Option(min=1, max=100_000, help=r"Classes. \[default: 10]")] = None,
+    classes: Annotated[int | None, typer.Option(min=1, max=10_000, help=r"Classes. \[default: 10]")] = None,
     data: Annotated[str | None, typer.Option(help="Data set that has the shape and classes.")] = None,
     data_dir: DataDir = None,
     held: Annotated[int, typer.Option(min=1, help="Classes that a client has.")] = 2,

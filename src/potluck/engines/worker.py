@@ -56,9 +56,9 @@ class Worker:
             loss, operations = self._run_phase(round, number, phase, client, net, received)
             losses.append(loss)
             flops += operations
+        require_finite(round, client, losses, _weights_are_finite(net))
         collected, operations = self._collect(client, net, received)
         upload = algorithm.upload(net, collected, received, len(client.train), round)
-        require_finite(round, client, losses, _weights_are_finite(net))
         state = {name: tensor.cpu() for name, tensor in net.state().items()}
         return Outcome(
             client=client.id,

@@ -35,6 +35,8 @@ def measure_traffic(
 ) -> Traffic:
     """Let two clients and the server exchange what they do in two rounds, and take what a client does in the second.
 
+    Where an algorithm compresses what it sends this is the most: noise stands for training, and has every direction.
+
     Args:
         algorithm: With its settings.
         names: Networks of the clients; the two take the first two of them, or both the first if they must be equal.
@@ -46,11 +48,13 @@ def measure_traffic(
     if not 1 <= held <= classes:
         raise ConfigError(f"a client cannot hold {held} of {classes} classes: give a number from 1 to {classes}.")
     taken = [names[0 if "equal models" in algorithm.needs else number % len(names)] for number in range(2)]
+    if "equal width" in algorithm.needs:
+        taken += [name for name in dict.fromkeys(names) if name not in taken]  # to see whether they all fit
     samples = torch.zeros(held, *shape), torch.arange(held)
     with initial_weights(0):
         clients = [Client(models.build(name, shape, classes), train=samples) for name in taken]
         task = replace(common_task(clients, algorithm), public=public if "public data" in algorithm.needs else 0)
-        held_networks = [algorithm.networks(client.architecture.build(), task) for client in clients]
+        held_networks = [algorithm.networks(client.architecture.build(), task) for client in clients[:2]]
         state = cast(algorithm.server_state(task), torch.float32)
         for number in range(0 if algorithm.enrolls else 1, _ROUNDS):
             round = Round(number, _ROUNDS)

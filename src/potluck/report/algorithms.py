@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
+import torch
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 from rich import box
@@ -35,6 +36,7 @@ class Row:
     down: str
     up: str
     needs: list[str]
+    at_most: bool
     traffic: Traffic | None
     unfit: str | None
 
@@ -68,20 +70,34 @@ def overview(
         names: Which algorithms; all without.
         watch: Told which one is being measured.
     """
+    networks = models.assignment(spec)
+    with torch.device("meta"):
+        for network in dict.fromkeys(networks):
+            models.build(network, shape, classes)  # one that cannot be made fits no algorithm: an error
     rows = []
     for name in names or algorithms.names():
         watch(name)
         method = algorithms.algorithm(name)
         traffic, unfit = None, None
         try:
-            traffic = measure_traffic(method, models.assignment(spec), shape, classes, held)
+            traffic = measure_traffic(method, networks, shape, classes, held)
         except (ConfigError, ModelError) as error:
             if held > classes:
                 raise
             unfit = str(error)
         needs = sorted(method.needs)
         rows.append(
-            Row(name, method.title, method.venue or method.paper, method.down, method.up, list(needs), traffic, unfit)
+            Row(
+                name,
+                method.title,
+                method.venue or method.paper,
+                method.down,
+                method.up,
+                list(needs),
+                method.compresses,
+                traffic,
+                unfit,
+            )
         )
     return rows
 
@@ -101,22 +117,31 @@ def plain(rows: Sequence[Row], spec: str, shape: tuple[int, ...], classes: int, 
 def algorithm_table(rows: Sequence[Row], spec: str, shape: tuple[int, ...], classes: int, held: int) -> RenderableType:
     """The algorithms side by side."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("name, paper, needs", no_wrap=True)
+    table.add_column("name, paper, needs")
     table.add_column("goes down, comes up")
     table.add_column("bytes", justify="right", no_wrap=True)
     for row in rows:
-        down, up = ("-", "-") if row.traffic is None else (size(row.traffic.down), size(row.traffic.up))
+        most = "≤ " if row.at_most else ""
+        down, up = ("-", "-") if row.traffic is None else (most + size(row.traffic.down), most + size(row.traffic.up))
         needs = f"  needs {', '.join(row.needs)}" if row.needs else ""
         name = f"[bold]{row.name}[/bold][yellow]{needs}[/yellow]\n[dim]{escape(row.paper)}[/dim]"
         table.add_row(name, f"[blue]↓[/blue] {row.down}\n[green]↑[/green] {row.up}", f"{down}\n{up}")
     inputs = " x ".join(map(str, shape))
     notes = [
         f"Bytes: numbers alone, per client and round, with {spec}, inputs of {inputs}, {held} of {classes} classes at "
-        "a client.",
+        f"a client.{_equal_models(rows, spec)}",
+        *(["≤: less, where what was learned can be compressed."] if any(row.at_most for row in rows) else []),
         *(f"[bold]{row.name}[/bold]: {escape(row.unfit)}" for row in rows if row.unfit),
         "Settings of one: potluck algorithms NAME",
     ]
     return Group(table, *notes)
+
+
+def _equal_models(rows: Sequence[Row], spec: str) -> str:
+    """Which network stands for all where they must be equal, if there is a choice."""
+    networks = models.assignment(spec)
+    chosen = len(set(networks)) > 1 and any("equal models" in row.needs for row in rows)
+    return f" Where all models must be equal, they are {networks[0]}." if chosen else ""
 
 
 def settings(kind: type[Algorithm]) -> list[Setting]:

@@ -64,11 +64,29 @@ def test_convolutions_and_vectors() -> None:
         {"w:right": torch.ones(2, 3)},
         {"w:left": torch.ones(3, 2), "w:right": torch.ones(1, 3)},
         {"w:left": torch.ones(3), "w:right": torch.ones(3)},
+        {"w:left": torch.ones(3, 2), "w:right": torch.ones(2, 3).double()},
+        {"w:left": torch.ones(3, 2), "w:right": torch.ones(2, 3), "w": torch.ones(3, 3)},
+        {"w": torch.ones(3, 3), "w:right": torch.ones(2, 3)},
     ],
 )
 def test_parts_that_do_not_fit(tensors: dict[str, Tensor]) -> None:
     with pytest.raises(PayloadError, match=r"w"):
         restored(tensors)
+
+
+@pytest.mark.parametrize("name", ["w", "other"])
+def test_parts_are_not_multiplied_out_where_something_else_is_expected(name: str) -> None:
+    """A few megabytes that would make up 4 TiB."""
+    tensors = {f"{name}:left": torch.ones(1 << 20, 1), f"{name}:right": torch.ones(1, 1 << 20)}
+    with pytest.raises(PayloadError, match=rf"two parts of '{name}' make up shape \(1048576, 1048576\), expected"):
+        restored(tensors, {"w": torch.ones(3, 3)})
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_numbers_that_are_not_finite_stay_to_be_refused(odd: float) -> None:
+    matrix = torch.ones(20, 30)
+    matrix[3, 4] = odd
+    assert list(shortened({"w": matrix}, 0.9)) == ["w"]
 
 
 def test_what_was_asked_last_is_not_worked_out_again() -> None:

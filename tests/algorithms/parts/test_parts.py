@@ -11,10 +11,12 @@ from torch import nn
 from potluck import Batch, Networks, Payload, Task
 from potluck.algorithms import Upload
 from potluck.algorithms.parts.class_means import check_class_means, class_means, class_sums
+from potluck.algorithms.parts.class_table import nearest_prototype
 from potluck.algorithms.parts.contrastive import normalised, supervised_contrastive
+from potluck.algorithms.parts.probabilities import check_probabilities
 from potluck.algorithms.parts.proximal import distance, squared_distance
 from potluck.algorithms.parts.small_model import small_model
-from potluck.errors import PayloadError
+from potluck.errors import ConfigError, PayloadError
 
 
 def batch(labels: list[int], weights: list[float] | None = None) -> Batch:
@@ -98,3 +100,26 @@ def test_normalising_nothing_stays_nothing() -> None:
 def test_small_models(name: str, shape: tuple[int, ...], width: int | None, expected: int) -> None:
     body = small_model(name, Task(shape, 10), width)["body"]
     assert sum(parameter.numel() for parameter in body.parameters()) == expected
+
+
+@pytest.mark.parametrize("name", ["mlp-64", "cnn-5@64"])
+def test_a_small_model_of_another_width(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"algorithm.small_model: {name} gives representations of 64 .* mlp-500"):
+        small_model(name, Task((3, 32, 32), 10), 500)
+
+
+@pytest.mark.parametrize("values", [[[0.5, 0.6]], [[1.5, -0.5]], [[0.5, 0.5], [0.1, 0.2]]])
+def test_what_are_no_probabilities_is_refused(values: list[list[float]]) -> None:
+    check_probabilities(0, "means", torch.randn(50, 2000).softmax(1))
+    with pytest.raises(PayloadError, match="client 3 sent 'means' that are no probabilities"):
+        check_probabilities(3, "means", torch.tensor(values))
+
+
+def test_the_nearest_prototype() -> None:
+    values = torch.tensor([[0.0, 0.0], [4.0, 0.0], [1.0, 2.0]])
+    received = {"values": values, "known": torch.tensor([1.0, 1.0, 0.0])}
+    logits = nearest_prototype(torch.tensor([[1.0, 2.0], [3.0, 1.0]]), received, torch.zeros(2, 3))
+    assert logits.argmax(1).tolist() == [0, 1]
+    torch.testing.assert_close(logits[:, :2], torch.tensor([[-2.5, -6.5], [-5.0, -1.0]]))
+    none = {"values": values, "known": torch.zeros(3)}
+    assert nearest_prototype(torch.zeros(2, 2), none, torch.ones(2, 3)).tolist() == [[1, 1, 1], [1, 1, 1]]

@@ -51,8 +51,15 @@ def pull_to_prototypes(representation: Tensor, batch: Batch, received: Received)
     return batch.mean(apart * received["known"][batch.y])
 
 
+def distances(one: Tensor, other: Tensor) -> Tensor:
+    """Euclidean distances of all pairs, from differences: squares by the binomial formula can come out negative."""
+    return torch.cdist(one, other, compute_mode="donot_use_mm_for_euclid_dist")
+
+
 def nearest_prototype(representation: Tensor, received: Received, otherwise: Tensor) -> Tensor:
     """Logits that are the larger the nearer a class's prototype is; ``otherwise`` while there are no prototypes."""
-    apart = (representation.unsqueeze(1) - received["values"]).square().mean(2)
+    values = received["values"]
+    # Not from all differences: with many classes those are gigabytes.
+    apart = distances(representation, values).square() / values.shape[1]
     known = received["known"].bool()
     return torch.where(known.any(), (-apart).masked_fill(~known, torch.finfo(apart.dtype).min), otherwise)

@@ -46,6 +46,8 @@ def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
 
 def _parts(tensor: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:
     matrix = tensor.flatten(1)
+    if not bool(torch.isfinite(matrix).all()):
+        return None  # it has no singular values; whoever gets it refuses it
     tall = matrix.shape[0] > matrix.shape[1]
     # Singular vectors as eigenvectors of the smaller square, which is several times as fast as an SVD. Its eigenvalues
     # are squares of singular values: hence the higher precision.
@@ -60,21 +62,35 @@ def _parts(tensor: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:
     return left, right.reshape(rank, *tensor.shape[1:])
 
 
-def restored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose parts arrived, multiplied out; a PayloadError where parts do not fit together."""
+def restored(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """The tensors whose parts arrived, multiplied out; a PayloadError where parts do not fit together.
+
+    Where ``like`` says what is expected, parts of another shape are refused before they are multiplied: two small parts
+    can make up a matrix that no memory holds.
+    """
     result: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if name.endswith(RIGHT):
+            if name.removesuffix(RIGHT) + LEFT not in tensors:
+                raise PayloadError(f"{name!r} came without its other part.")
             continue
         if not name.endswith(LEFT):
             result[name] = tensor
             continue
         whole = name.removesuffix(LEFT)
         right = tensors.get(whole + RIGHT)
-        if right is None or tensor.ndim != 2 or right.ndim < 2 or tensor.shape[1] != len(right):
+        if (
+            right is None
+            or whole in tensors
+            or tensor.dtype != right.dtype
+            or tensor.ndim != 2
+            or right.ndim < 2
+            or tensor.shape[1] != len(right)
+        ):
             raise PayloadError(f"the two parts of {whole!r} do not fit together.")
-        result[whole] = (tensor @ right.flatten(1)).view(-1, *right.shape[1:])
-    alone = [name for name in tensors if name.endswith(RIGHT) and name.removesuffix(RIGHT) not in result]
-    if alone:
-        raise PayloadError(f"{alone[0]!r} came without its other part.")
+        shape = (len(tensor), *right.shape[1:])
+        if like is not None and (whole not in like or like[whole].shape != shape):
+            expected = tuple(like[whole].shape) if whole in like else "nothing of this name"
+            raise PayloadError(f"the two parts of {whole!r} make up shape {shape}, expected {expected}.")
+        result[whole] = (tensor @ right.flatten(1)).view(shape)
     return result

@@ -6,6 +6,7 @@ from torch import nn
 
 from potluck import models
 from potluck.contract import Task
+from potluck.errors import ConfigError
 from potluck.models._inputs import SMALLEST_FOR_TWO
 
 SETTING = "the small model that all clients share, by name; auto: CNN-5, or an MLP where inputs are no such images"
@@ -22,5 +23,12 @@ def small_model(name: str, task: Task, width: int | None = None) -> dict[str, nn
     if name == "auto":
         images = len(task.shape) == 3 and min(task.shape[1:]) >= SMALLEST_FOR_TWO
         name = "cnn-5" if images else f"mlp-{width or 64}"
-    wanted = name if width is None or name.startswith("mlp-") else f"{name}@{width}"
-    return models.split(models.build(wanted, task.shape, task.classes), task.shape)
+    fixed = width is None or name.startswith("mlp-") or "@" in name
+    parts = models.split(models.build(name if fixed else f"{name}@{width}", task.shape, task.classes), task.shape)
+    found = models.representation_width(parts["head"])
+    if width is not None and found != width:
+        raise ConfigError(
+            f"algorithm.small_model: {name} gives representations of {found} numbers, and the clients' own models "
+            f"{width}: give mlp-{width}, or one whose width can be chosen, such as cnn-5."
+        )
+    return parts

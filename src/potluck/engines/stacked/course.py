@@ -100,14 +100,14 @@ class Course:
         states = stack.states(host["weights"], count)
         for number, job in sorted(enumerate(team.jobs), key=lambda entry: entry[1].client.id):
             state, client = states[number], job.client
+            losses = [float(loss[number]) for loss in host["loss"].values()]
+            require_finite(self.round, client, losses, bool(host["finite"][""][number]))
             collected = {name: tensor[number] for name, tensor in host.get("sum", {}).items()}
             # Copies: a client may do with what it received as it likes.
             received = {name: tensor.clone() for name, tensor in team.received[number].items()}
             upload = algorithm.upload(
                 template.networks(state), collected, received, len(client.train), self.round
             )  # fmt: skip
-            losses = [float(loss[number]) for loss in host["loss"].values()]
-            require_finite(self.round, client, losses, bool(host["finite"][""][number]))
             if team.cache.enabled:
                 team.cache.put(client.id, state, stack.state(number))
             yield Outcome(
