@@ -378,6 +378,16 @@ def test_teams_are_cut_to_the_memory_that_there_is(monkeypatch: pytest.MonkeyPat
     assert sum(sizes) == 8 and max(sizes) < 4
 
 
+def test_what_is_kept_for_others_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept(made: Stacked) -> list[int]:
+        return [resident.clients() for resident in made._roster._residents.values()]
+
+    assert kept(assert_as_loop(given(), members(6))) == [3, 3]
+    monkeypatch.setattr(roster, "_CPU_ROOM", 4 * 4 * 344)  # four clients of the smaller architecture
+    tight = assert_as_loop(given(), members(6))
+    assert sorted(kept(tight))[0] == 0
+
+
 # ---- recorded steps -------------------------------------------------------------------------------------------------
 
 
