@@ -172,6 +172,33 @@ def test_phases_of_all_kinds() -> None:
     assert_as_loop(setting(Mean(then=[])), clients)
 
 
+def test_a_loss_that_makes_no_number_of_nothing_harms_nobody() -> None:
+    """Who is out of batches has nothing but padding, of which this mean is 0 / 0."""
+
+    def loss(net: Networks, batch: Batch, received: Received) -> Tensor:
+        values = nn.functional.cross_entropy(net(batch.x), batch.y, reduction="none")
+        return (values * batch.weight).sum() / batch.weight.sum()
+
+    clients = [member(full_model(number), count, number=number) for number, count in enumerate((12, 12, 12, 5))]
+    assert_as_loop(setting(MadeUp(then=[Phase(train=("body", "head"), loss=loss)])), clients, rounding=True)
+
+
+def test_what_is_received_may_be_one_for_all_in_one_round_and_not_in_the_next() -> None:
+    def loss(net: Networks, batch: Batch, received: Received) -> Tensor:
+        return received["weight"].sum() * cross_entropy(net, batch, received)
+
+    made = setting(MadeUp(then=[Phase(train=("head",), loss=loss)]))
+    stacked, loop = Stacked(made), Loop(made)
+    for scale in (0.0, 1.0, 2.0, 0.0):
+        common = Payload({"weight": torch.ones(2)})
+        jobs = [
+            job(client, payload=Payload({"weight": torch.full((2,), scale * client.id)}) if scale else common)
+            for client in members(4)
+        ]
+        same(list(loop.train(ROUND, jobs)), list(stacked.train(ROUND, jobs)))
+    assert stacked.notes == ()
+
+
 # ---- states ---------------------------------------------------------------------------------------------------------
 
 
