@@ -455,3 +455,19 @@ def test_a_step_that_cannot_be_recorded_is_made_as_it_is(
     assert made == [1, 1] and not studio.records
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert caplog.records[0].getMessage().endswith("operation not permitted when stream is capturing")
+
+
+def test_memory_that_runs_out_while_a_step_is_recorded_is_no_other_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class FullGraph:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            try:
+                raise torch.cuda.OutOfMemoryError("there is none")
+            finally:
+                raise RuntimeError("capture was invalidated")
+
+    studio = Studio(torch.device("cpu"))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", FullGraph)
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        studio.record(lambda: None)

@@ -35,6 +35,8 @@ class Studio:
         except torch.cuda.OutOfMemoryError:
             raise
         except RuntimeError as error:
+            if isinstance(error.__context__, torch.cuda.OutOfMemoryError):
+                raise error.__context__ from None  # ending the recording failed because of this
             if self.records:
                 reason = str(error).strip().split("\n")[0]
                 _log.info("steps are launched one operation at a time, for they cannot be recorded: %s", reason)
