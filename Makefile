@@ -10,10 +10,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 DEMO := --data fashion-mnist-10k --partition pathological:2 --clients 10 --models cnn-1..5 --rounds 20 --seed 0
 
-.PHONY: help install dev demo bench-data lint types check format test clean
+.PHONY: help install dev demo bench-data bench-engines lint types check format test clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed ## make .venv and install Potluck into it
 
@@ -27,6 +27,9 @@ demo: install ## ten clients with five different networks: each alone, then toge
 
 bench-data: install ## how long data take to load, to deal and to augment, one image at a time for comparison
 	$(BIN)/python benchmarks/data.py
+
+bench-engines: install ## how long a round takes on the stacked engine, against loop
+	$(BIN)/python benchmarks/engines.py
 
 lint: dev ## rules and formatting
 	$(BIN)/ruff check .

@@ -48,7 +48,7 @@ class Federation:
         clients: The participants; they are not changed, but know afterwards how to ``predict``.
         fraction: Share of the clients that take part in a round.
         seed: The one seed of every random draw.
-        engine: Where clients execute.
+        engine: Where clients execute: ``loop``, ``stacked`` or ``auto``.
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``auto``.
         out: Folder of the run; without one, everything stays in memory.
         public: Samples that everybody may see, for algorithms that need them.

@@ -172,6 +172,33 @@ def test_phases_of_all_kinds() -> None:
     assert_as_loop(setting(Mean(then=[])), clients)
 
 
+def test_a_loss_that_makes_no_number_of_nothing_harms_nobody() -> None:
+    """Who is out of batches has nothing but padding, of which this mean is 0 / 0."""
+
+    def loss(net: Networks, batch: Batch, received: Received) -> Tensor:
+        values = nn.functional.cross_entropy(net(batch.x), batch.y, reduction="none")
+        return (values * batch.weight).sum() / batch.weight.sum()
+
+    clients = [member(full_model(number), count, number=number) for number, count in enumerate((12, 12, 12, 5))]
+    assert_as_loop(setting(MadeUp(then=[Phase(train=("body", "head"), loss=loss)])), clients, rounding=True)
+
+
+def test_what_is_received_may_be_one_for_all_in_one_round_and_not_in_the_next() -> None:
+    def loss(net: Networks, batch: Batch, received: Received) -> Tensor:
+        return received["weight"].sum() * cross_entropy(net, batch, received)
+
+    made = setting(MadeUp(then=[Phase(train=("head",), loss=loss)]))
+    stacked, loop = Stacked(made), Loop(made)
+    for scale in (0.0, 1.0, 2.0, 0.0):
+        common = Payload({"weight": torch.ones(2)})
+        jobs = [
+            job(client, payload=Payload({"weight": torch.full((2,), scale * client.id)}) if scale else common)
+            for client in members(4)
+        ]
+        same(list(loop.train(ROUND, jobs)), list(stacked.train(ROUND, jobs)))
+    assert stacked.notes == ()
+
+
 # ---- states ---------------------------------------------------------------------------------------------------------
 
 
@@ -378,6 +405,16 @@ def test_teams_are_cut_to_the_memory_that_there_is(monkeypatch: pytest.MonkeyPat
     assert sum(sizes) == 8 and max(sizes) < 4
 
 
+def test_what_is_kept_for_others_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept(made: Stacked) -> list[int]:
+        return [resident.clients() for resident in made._roster._residents.values()]
+
+    assert kept(assert_as_loop(given(), members(6))) == [3, 3]
+    monkeypatch.setattr(roster, "_CPU_ROOM", 4 * 4 * 344)  # four clients of the smaller architecture
+    tight = assert_as_loop(given(), members(6))
+    assert sorted(kept(tight))[0] == 0
+
+
 # ---- recorded steps -------------------------------------------------------------------------------------------------
 
 
@@ -418,3 +455,19 @@ def test_a_step_that_cannot_be_recorded_is_made_as_it_is(
     assert made == [1, 1] and not studio.records
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert caplog.records[0].getMessage().endswith("operation not permitted when stream is capturing")
+
+
+def test_memory_that_runs_out_while_a_step_is_recorded_is_no_other_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class FullGraph:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            try:
+                raise torch.cuda.OutOfMemoryError("there is none")
+            finally:
+                raise RuntimeError("capture was invalidated")
+
+    studio = Studio(torch.device("cpu"))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", FullGraph)
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        studio.record(lambda: None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +13,19 @@ import torch
 _log = logging.getLogger("potluck")
 _WARM_UP = 2
 """Steps before the recording, in which libraries are loaded and constants copied, which no recording may do."""
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Keep Python from collecting garbage: an older recording that is freed while another is made would spoil it."""
+    gc.collect()
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 class Studio:
@@ -30,11 +45,13 @@ class Studio:
             step()
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()):
+            with _nothing_collected(), torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()):
                 step()
         except torch.cuda.OutOfMemoryError:
             raise
         except RuntimeError as error:
+            if isinstance(error.__context__, torch.cuda.OutOfMemoryError):
+                raise error.__context__ from None  # ending the recording failed because of this
             if self.records:
                 reason = str(error).strip().split("\n")[0]
                 _log.info("steps are launched one operation at a time, for they cannot be recorded: %s", reason)

@@ -74,6 +74,7 @@ class Stacked(Engine):
         courses = [Course(team, round, self._roster.rounded(team)) for team in teams]
         running = {course: course.steps() for course in courses}
         too_large: list[Course] = []
+        self._roster.make_room(teams)
         for team in teams:
             team.resident.wait()
         while running:
@@ -119,6 +120,7 @@ class Stacked(Engine):
         self.setting.check_stop()
         parts: Iterable[Team] = ()
         evaluations: list[Evaluation] = []
+        self._roster.make_room([team])
         team.resident.wait()
         try:
             with team.resident.working():

@@ -39,6 +39,8 @@ class Resident:
         self.net = workshop.networks(architecture)
         self.template = Template(self.net.modules, setting.task)
         self.refused: str | None = None
+        self.used = 0
+        """When its clients last worked, for whoever has to make room."""
         self.pools = Pools()
         self._studio = Studio(setting.device)
         self._stream = _stream(setting.device)
@@ -99,7 +101,9 @@ class Resident:
     def stack(self, size: int) -> Stack:
         """Room for so many clients."""
         if size not in self._stacks:
-            while len(self._stacks) >= (_STACKS if self._stream is not None else 1):
+            if self._stream is None:
+                self.clear(but=size)  # only recorded steps gain from one that is kept
+            while len(self._stacks) >= _STACKS:
                 gone, _ = self._stacks.popitem(last=False)
                 self._programs = OrderedDict((k, p) for k, p in self._programs.items() if p.stack.size != gone)
             self._stacks[size] = Stack(self.template, size, self.setting.device)
@@ -122,11 +126,16 @@ class Resident:
         self._programs.move_to_end(key)
         return self._programs[key]
 
-    def clear(self) -> None:
-        """Give all memory back."""
-        self._programs.clear()
-        self._stacks.clear()
-        self.pools = Pools()
+    def clients(self, but: int = 0) -> int:
+        """For how many clients there is room now, in all stacks but that of so many clients."""
+        return sum(size for size in self._stacks if size != but)
+
+    def clear(self, but: int = 0) -> None:
+        """Give all memory back, but that of a stack of so many clients."""
+        self._programs = OrderedDict((key, p) for key, p in self._programs.items() if p.stack.size == but)
+        self._stacks = OrderedDict((size, stack) for size, stack in self._stacks.items() if size == but)
+        if not but:
+            self.pools = Pools()
 
 
 def _stream(device: torch.device) -> torch.cuda.Stream | None:

@@ -40,13 +40,14 @@ class Roster:
         self._workshop = Workshop(setting)
         self._residents: dict[str, Resident] = {}
         self._most: dict[str, int] = {}
+        self._clock = 0
         total = torch.cuda.get_device_properties(setting.device).total_memory if self._gpu else 2 * _CPU_ROOM
         self._room = total // 2
 
     def most(self, job: Job) -> int:
         """How many clients like this one fit into memory, as far as is known."""
         resident = self._resident(job)
-        fit = max(self._room // max(_COPIES * resident.template.bytes, 1), 1)
+        fit = max(self._room // max(_bytes(resident), 1), 1)
         return min(fit, self._most.get(resident.key, fit))
 
     def rounded(self, team: Team) -> Callable[[int], int]:
@@ -79,7 +80,7 @@ class Roster:
         wave: list[Team] = []
         left = 0
         for team in teams:
-            size = _COPIES * team.room * team.resident.template.bytes
+            size = team.room * _bytes(team.resident)
             if wave and (not self._gpu or size > left or any(team.resident is other.resident for other in wave)):
                 yield wave
                 wave = []
@@ -87,6 +88,20 @@ class Roster:
             wave.append(team)
         if wave:
             yield wave
+
+    def make_room(self, wave: Sequence[Team]) -> None:
+        """Give back what is kept for others, if it leaves too little for these; who worked last stays longest."""
+        coming = {team.resident: team.room for team in wave}
+        left = self._room - sum(room * _bytes(resident) for resident, room in coming.items())
+        for resident in sorted(self._residents.values(), key=lambda one: -one.used):
+            kept = resident.clients(but=coming.get(resident, 0)) * _bytes(resident)
+            if kept > max(left, 0):
+                resident.clear(but=coming.get(resident, 0))
+            else:
+                left -= kept
+        self._clock += 1
+        for resident in coming:
+            resident.used = self._clock
 
     def free(self, team: Team) -> None:
         """Free what is held for a team that does not fit into memory; an error if it is one client alone."""
@@ -125,3 +140,8 @@ class Roster:
     def _say(self, note: str) -> None:
         self.notes.append(note)
         _log.warning(note)
+
+
+def _bytes(resident: Resident) -> int:
+    """What a client of an architecture takes while it learns."""
+    return _COPIES * resident.template.bytes

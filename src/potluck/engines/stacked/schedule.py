@@ -108,11 +108,12 @@ class Schedule:
     def take(self, other: Schedule, steps: range) -> None:
         """Copy some steps of another schedule here; clients that are only here do nothing."""
         part, clients = slice(steps.start, steps.stop), min(self.sizes.shape[1], other.sizes.shape[1])
-        self.sizes.zero_()
-        for mine, others in ((self.index, other.index), (self.rows, other.rows), (self.keys, other.keys)):
-            mine[: len(steps), :clients] = others[part, :clients]
+        for name in ("index", "rows", "keys", "sizes"):
+            mine: Tensor = getattr(self, name)
+            # Not what they did before: other data may have fewer rows.
+            mine[:, clients:] = 0
+            mine[: len(steps), :clients] = getattr(other, name)[part, :clients]
         self.views[:, : len(steps), :clients] = other.views[:, part, :clients]
-        self.sizes[: len(steps), :clients] = other.sizes[part, :clients]
 
     def at(self, step: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Index, rows, keys, sizes and views of one step, whose number is on the device."""
