@@ -16,7 +16,6 @@ from potluck.engines.stacked.data import Pools
 from potluck.engines.stacked.stack import Stack, alike
 from potluck.engines.stacked.teams import cut, halved, rounded_up
 from potluck.engines.stacked.template import Template
-from potluck.engines.stacked.transfer import fetched
 from potluck.errors import ModelError
 
 CPU = torch.device("cpu")
@@ -44,12 +43,14 @@ def state(key: int, net: nn.Module) -> State:
 # ---- weights --------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_loaded_comes_back() -> None:
+@pytest.mark.parametrize("portion", [1, 1 << 30])
+def test_what_is_loaded_comes_back(portion: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("potluck.engines.stacked.stack._PORTION", portion)
     net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2, bias=False))
     stack = Stack(Template({"body": net}, Task((3,), 2)), 4, CPU)
     states = [state(key, net) for key in range(3)]
     stack.load(states)
-    for given, back in zip(states, stack.states(fetched(stack.weights), 3), strict=True):
+    for given, back in zip(states, stack.states(3), strict=True):
         assert list(given) == list(back)
         assert all(torch.equal(given[path], back[path]) and given[path] is not back[path] for path in given)
     assert all(torch.equal(tensor[3], tensor[0]) for tensor in stack.weights.values())
@@ -66,8 +67,9 @@ def test_a_weight_with_two_names_is_one_weight() -> None:
     held = Networks({"body": Tied()}).state()
     stack = Stack(template, 1, CPU)
     stack.load([held])
-    (back,) = stack.states(stack.weights, 1)
+    (back,) = stack.states(1)
     assert list(back) == list(held) and torch.equal(back["body.two.weight"], held["body.one.weight"])
+    assert back["body.two.weight"] is not back["body.one.weight"]
     x = torch.randn(2, 3)
     net = Tied()
     Networks({"body": net}).load(held)

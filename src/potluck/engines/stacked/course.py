@@ -89,7 +89,6 @@ class Course:
         team, algorithm, count = self.team, self.team.setting.algorithm, len(self.team.jobs)
         template, stack, adapting = team.resident.template, team.stack, len(algorithm.adapt(self.round))
         parts: dict[str, dict[str, Tensor]] = {
-            "weights": {path: tensor[:count] for path, tensor in stack.weights.items()},
             "loss": {str(number): loss for number, loss in enumerate(self._losses)},
             "finite": {"": self._finite()},
             **self._found,
@@ -97,7 +96,7 @@ class Course:
         # All in one transfer, and then apart again.
         flat = fetched({f"{part} {name}": tensor for part, named in parts.items() for name, tensor in named.items()})
         host = {part: {name: flat[f"{part} {name}"] for name in named} for part, named in parts.items()}
-        states = stack.states(host["weights"], count)
+        states = stack.states(count)
         for number, job in sorted(enumerate(team.jobs), key=lambda entry: entry[1].client.id):
             state, client = states[number], job.client
             losses = [float(loss[number]) for loss in host["loss"].values()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -12,7 +12,10 @@ from potluck.contract import Received
 from potluck.contract.networks import check_fit
 from potluck.engines.demands import weights_among
 from potluck.engines.stacked.template import Template
-from potluck.engines.stacked.transfer import sent, sent_together
+from potluck.engines.stacked.transfer import fetched, sent, sent_together
+
+_PORTION = 1 << 30
+"""Bytes that are fetched in one go."""
 
 
 class Stack:
@@ -70,12 +73,30 @@ class Stack:
             self._slots[kind, path] = torch.zeros_like(self.weights[path])
         return self._slots[kind, path]
 
-    def states(self, host: Mapping[str, Tensor], count: int) -> list[State]:
-        """What each of the first ``count`` clients holds, from weights that were fetched to the CPU."""
+    def states(self, count: int) -> list[State]:
+        """What each of the first ``count`` clients holds, on the CPU."""
+        held: list[State] = [{} for _ in range(count)]
+        for paths in self._portions():
+            for path, tensor in fetched({path: self.weights[path][:count] for path in paths}).items():
+                for client in range(count):
+                    held[client][path] = tensor[client].clone()
         return [
-            {path: host[first][client].clone() for path, first in self.template.first.items()}
-            for client in range(count)
+            {path: own[path] if path == first else own[first].clone() for path, first in self.template.first.items()}
+            for own in held
         ]
+
+    def _portions(self) -> Iterator[list[str]]:
+        """Paths of weights that are fetched in one go; not all of them, for they take as much memory on the way."""
+        portion: list[str] = []
+        size = 0
+        for path, tensor in self.weights.items():
+            portion.append(path)
+            size += tensor.numel() * tensor.element_size()
+            if size >= _PORTION:
+                yield portion
+                portion, size = [], 0
+        if portion:
+            yield portion
 
     def state(self, client: int) -> State:
         """A copy of what one client holds, on the device."""
