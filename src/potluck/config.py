@@ -24,7 +24,9 @@ class FederationConfig(Training):
     seed: int = Field(0, ge=0, lt=2**63, description="the one seed of every random draw")
     engine: str = Field("auto", description="where clients execute: auto, loop or stacked")
     device: str = Field("auto", description="cpu, cuda, cuda:1 or auto")
-    precision: Literal["float32", "float64"] = Field("float32", description="type of all numbers")
+    precision: Literal["auto", "float32", "tf32", "bf16", "float64"] = Field(
+        "auto", description="numbers to compute in: auto (tf32 on a GPU, else float32), float32, tf32, bf16 or float64"
+    )
     evaluate_every: int = Field(10, ge=1, description="rounds between evaluations of all clients")
     checkpoint_every: int = Field(10, ge=1, description="rounds between checkpoints")
 

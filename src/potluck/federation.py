@@ -22,6 +22,7 @@ from potluck.config import FederationConfig
 from potluck.contract import Round
 from potluck.data.transform import Transform
 from potluck.engines import Engine, Job, Outcome, Setting, find_device, make_engine
+from potluck.engines.precision import Precision
 from potluck.errors import ConfigError, DataError, InterruptedRunError, PotluckError, TrainingError, nearest
 from potluck.joining import admit, common_task, digest, public_samples
 from potluck.metrics.accuracy import Evaluation
@@ -96,7 +97,7 @@ class Federation:
             transform=transform or Transform(),
             seed=seed,
             device=where,
-            dtype=getattr(torch, self.config.precision),
+            precision=Precision.of(self.config.precision, where),
             public=None if seen is None else seen.to(where),
         )
         self.engine: Engine = make_engine(self.config.engine, setting)

@@ -15,6 +15,7 @@ from potluck.contract import Batch, Networks, Phase, Received, Round, Task
 from potluck.data.examples import Examples
 from potluck.data.transform import Transform
 from potluck.engines import Job, Outcome, Setting
+from potluck.engines.precision import Precision
 from potluck.engines.worker import Worker
 from potluck.payload import Payload
 from potluck.training import Training
@@ -131,7 +132,7 @@ def setting(
         transform=Transform(augmentation=augmentation),
         seed=seed,
         device=torch.device("cpu"),
-        dtype=dtype,
+        precision=Precision("float64" if dtype == torch.float64 else "float32", torch.device("cpu")),
         public=Examples(*public) if public else None,
     )
 

@@ -17,6 +17,7 @@ from potluck.client import Client
 from potluck.contract import Round, Task
 from potluck.data.examples import Examples
 from potluck.data.transform import Transform
+from potluck.engines.precision import Precision
 from potluck.errors import InterruptedRunError
 from potluck.metrics.accuracy import Evaluation
 from potluck.payload import Payload
@@ -33,9 +34,14 @@ class Setting:
     transform: Transform
     seed: int
     device: torch.device
-    dtype: torch.dtype
+    precision: Precision
     public: Examples | None = None
     stop: Event = field(default_factory=Event)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of weights and inputs."""
+        return self.precision.dtype
 
     def check_stop(self) -> None:
         """Raise if the run was asked to stop."""

@@ -38,15 +38,21 @@ class Worker:
         """Logits of a client for inputs like its own."""
         net, received = self._load(job), self._receive(job)
         y = torch.zeros(len(x), dtype=torch.int64)
-        outputs = [self._logits(net, batch.x, received).cpu() for batch in self._all(net, Examples(x, y))]
+        with self.setting.precision.working():
+            outputs = [self._logits(net, batch.x, received).cpu() for batch in self._all(net, Examples(x, y))]
         return torch.cat(outputs) if outputs else torch.empty(0, self.setting.task.classes)
 
     def evaluate(self, job: Job) -> Evaluation:
         """Evaluate a client with what it holds."""
-        return self._evaluate(job.client, self._load(job), self._receive(job))
+        with self.setting.precision.working():
+            return self._evaluate(job.client, self._load(job), self._receive(job))
 
     def train(self, round: Round, job: Job) -> Outcome:
         """Train a client for a round, and evaluate it."""
+        with self.setting.precision.working():
+            return self._train(round, job)
+
+    def _train(self, round: Round, job: Job) -> Outcome:
         algorithm, client = self.setting.algorithm, job.client
         net, received = self._load(job), self._receive(job)
         net.load(weights_among(received, algorithm.shared))
@@ -103,10 +109,9 @@ class Worker:
         flops = self.workshop.phase_flops(client.architecture, number, phase, received, steps)
         return float(total) / max(epochs * sum(steps), 1), flops
 
-    @staticmethod
-    def _loss(phase: Phase, client: Client, net: Networks, batch: Batch, received: Received) -> Tensor:
+    def _loss(self, phase: Phase, client: Client, net: Networks, batch: Batch, received: Received) -> Tensor:
         try:
-            with CounterDropout(batch.key):
+            with CounterDropout(batch.key), self.setting.precision.loss():
                 return phase.loss(net, batch, received)
         except ValueError as error:
             if len(batch.y) > 1 or not has_batch_norm(*(net.modules[name] for name in phase.learning)):

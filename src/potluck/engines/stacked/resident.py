@@ -37,7 +37,7 @@ class Resident:
         self.setting = setting
         self.key = architecture.key
         self.net = workshop.networks(architecture)
-        self.template = Template(self.net.modules, setting.task)
+        self.template = Template(self.net.modules, setting.task, setting.precision)
         self.refused: str | None = None
         self.used = 0
         """When its clients last worked, for whoever has to make room."""
@@ -90,7 +90,7 @@ class Resident:
     @contextmanager
     def working(self) -> Iterator[None]:
         """While active, everything is done on the stream of this architecture."""
-        with torch.cuda.stream(self._stream):  # which does nothing without one
+        with torch.cuda.stream(self._stream), self.setting.precision.working():  # the stream may be none
             yield
 
     def wait(self) -> None:

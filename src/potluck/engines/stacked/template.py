@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from potluck.contract import Batch, Networks, Phase, Received, Task
 from potluck.contract.networks import named_tensors
+from potluck.engines.precision import Precision
 from potluck.engines.randomness import CounterDropout
 from potluck.engines.stacked.norm import Norms
 
@@ -23,9 +24,11 @@ class Template:
     Args:
         modules: The networks, which are copied.
         task: What they learn.
+        precision: In which numbers losses are computed; those of the weights by default.
     """
 
-    def __init__(self, modules: Mapping[str, nn.Module], task: Task) -> None:
+    def __init__(self, modules: Mapping[str, nn.Module], task: Task, precision: Precision | None = None) -> None:
+        self._precision = precision or Precision("float64", torch.device("cpu"))
         # In one go: networks may have a weight in common.
         self.modules = copy.deepcopy(dict(modules))
         self.task = task
@@ -63,7 +66,7 @@ class Template:
 
     def loss(self, phase: Phase, weights: Weights, batch: Batch, received: Received) -> tuple[Tensor, Weights]:
         """The loss of one client in a step, and its new statistics of batch norm."""
-        with self.norms.seeing(batch.weight) as norms, CounterDropout(batch.key):
+        with self.norms.seeing(batch.weight) as norms, CounterDropout(batch.key), self._precision.loss():
             return phase.loss(self.networks(weights), batch, received), norms.updates
 
 
