@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 DEMO := --data fashion-mnist-10k --partition pathological:2 --clients 10 --models cnn-1..5 --rounds 20 --seed 0
 
-.PHONY: help install dev demo bench-data bench-engines lint types check format test clean
+.PHONY: help install dev demo bench bench-data lint types check format test clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,10 +26,10 @@ demo: install ## ten clients with five different networks: each alone, then toge
 	$(BIN)/potluck show runs/demo/standalone runs/demo/pfedes
 
 bench-data: install ## how long data take to load, to deal and to augment, one image at a time for comparison
-	$(BIN)/python benchmarks/data.py
+	$(BIN)/python -m benchmarks.data
 
-bench-engines: install ## how long a round takes on the stacked engine, against loop
-	$(BIN)/python benchmarks/engines.py
+bench: install ## how long a round takes on each engine, and as research code usually runs it
+	$(BIN)/python -m benchmarks.engines
 
 lint: dev ## rules and formatting
 	$(BIN)/ruff check .

@@ -1,54 +1,152 @@
-"""How long does a round take on the stacked engine, against loop?
+"""How long does a round take: on Potluck's engines, and as research code usually runs it?
 
-Run it with ``python benchmarks/engines.py``, with a GPU or without. It runs a method with CNN-1 to CNN-5 on
-the carried Fashion-MNIST, round by round on both engines in turn, and prints seconds per round and their ratio.
+    python -m benchmarks.engines --data-dir DIR [--device cuda] [--methods pfedes fedproto fml] [--batch-sizes 512 32]
+
+Ten clients with CNN-1 to CNN-5 and the released augmentation train for a round; rounds of all ways are run in turn, and
+the median of several is printed with its ratio to that of research code. Beside it stands what the arithmetic alone
+would take at the device's speed in large matrix products, measured in the same run. Without CIFAR-10 at hand images are
+noise.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import time
+from collections.abc import Callable
 
-from potluck.config import make_config
-from potluck.experiment import make_federation
+import torch
+
+from benchmarks import research
+from benchmarks.per_image import MEAN, STD
+from potluck.config import FederationConfig, RunConfig, make_config
+from potluck.data.sources import Source, load
+from potluck.data.transform import Transform
+from potluck.errors import DataError
+from potluck.experiment import make_clients
 from potluck.federation import Federation
+from potluck.models import assignment
+
+MODELS = "cnn-1..5"
 
 
 def main() -> None:
-    """Measure both engines side by side."""
+    """Measure everything that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--algorithm", default="pfedes")
-    parser.add_argument("--models", default="cnn-1..5")
-    parser.add_argument("--clients", type=int, default=50)
-    parser.add_argument("--fraction", type=float, default=1.0)
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--data-dir")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--methods", nargs="+", default=["pfedes", "fedproto", "fml"])
+    parser.add_argument("--clients", nargs="+", type=int, default=[100, 10])
+    parser.add_argument("--batch-sizes", nargs="+", type=int, default=[512, 32])
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=3, help="rounds that count, after one that does not")
+    parser.add_argument("--without-research", action="store_true")
     arguments = parser.parse_args()
-    federations = {engine: _federation(engine, arguments) for engine in ("loop", "stacked")}
-    seconds: dict[str, list[float]] = {engine: [] for engine in federations}
-    for round in range(1, arguments.rounds + 2):
-        for engine, federation in federations.items():
-            federation.run(round, watch=lambda _: None)
-            seconds[engine].append(federation.history.rounds[-1]["seconds"])
-    for engine, federation in federations.items():
-        times = seconds[engine]
-        print(
-            f"{engine:>8} on {federation.device}: {times[0]:.3f} s at first, then {statistics.median(times[1:]):.3f} s"
-        )
-        for note in federation.engine.notes:
-            print(f"{'':>8} {note}")
-    # Without the first round, in which everything is made, tried out and recorded.
-    print(f"   ratio: {statistics.median(seconds['loop'][1:]) / statistics.median(seconds['stacked'][1:]):.2f}")
+    source = _source(arguments.data_dir)
+    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads; images: {source.name}")
+    for method in arguments.methods:
+        for clients in arguments.clients:
+            for batch in arguments.batch_sizes:
+                _compare(method, clients, batch, source, arguments)
 
 
-def _federation(engine: str, arguments: argparse.Namespace) -> Federation:
-    settings = {
-        "algorithm": arguments.algorithm, "data": "fashion-mnist-10k", "partition": "pathological:2",
-        "models": arguments.models, "clients": arguments.clients, "fraction": arguments.fraction,
-        "batch_size": arguments.batch_size, "device": arguments.device, "engine": engine, "evaluate_every": 10**6,
-    }  # fmt: skip
-    return make_federation(make_config(settings), None)
+def _compare(method: str, clients: int, batch: int, source: Source, arguments: argparse.Namespace) -> None:
+    rounds = arguments.rounds + 1
+    ways: dict[str, Callable[[int], float]] = {}
+    federations = {
+        f"{engine}, {precision}": _federation(method, engine, precision, clients, batch, source, arguments)
+        for engine, precision in _ways(arguments.device)
+    }
+    for name, federation in federations.items():
+        ways[name] = _timed(federation)
+    any_run = next(iter(federations.values()))
+    if not arguments.without_research:
+        ways["research code"] = _research(method, any_run, batch, arguments)
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(1, rounds + 1):
+        for name, way in ways.items():
+            seconds[name].append(way(number))
+    medians = {name: statistics.median(times[1:]) for name, times in seconds.items()}
+    flops = any_run.history.rounds[-1]["flops"]
+    speed = _speed(any_run.device)
+    cohort = f"{any_run.cohort_size} of {clients} clients in a round"
+    print(f"\n{method}, {cohort}, batches of {batch}, {arguments.epochs} local epochs")
+    base = medians.get("research code")
+    for name, median in medians.items():
+        ratio = f"{base / median:6.1f} times as fast as research code" if base else ""
+        print(f"  {name:<18}{median:8.3f} s   {ratio}".rstrip())
+    print(f"  {'arithmetic alone':<18}{flops / speed:8.3f} s   {flops / 1e9:,.0f} GFLOP at {speed / 1e9:,.0f} GFLOP/s")
+
+
+def _ways(device: str) -> list[tuple[str, str]]:
+    gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    precisions = ["tf32", "bf16"] if gpu else ["float32", "bf16"]
+    return [*((engine, precisions[0]) for engine in ("loop", "stacked", "auto")), ("auto", precisions[1])]
+
+
+def _source(data_dir: str | None) -> Source:
+    try:
+        return load("cifar-10", data_dir)
+    except DataError:
+        x = torch.randint(0, 256, (60_000, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+        return Source("noise", x, torch.arange(60_000) % 10, tuple("abcdefghij"), MEAN, STD, 50_000, "release")
+
+
+def _config(method: dict[str, object], clients: int, batch: int, **settings: object) -> RunConfig:
+    common = {"clients": clients, "fraction": 10 / clients, "batch_size": batch, "models": MODELS}
+    return make_config({"algorithm": method, "data": "cifar-10", "evaluate_every": 10**6, **common, **settings})
+
+
+def _federation(
+    method: str, engine: str, precision: str, clients: int, batch: int, source: Source, arguments: argparse.Namespace
+) -> Federation:
+    settings = {"engine": engine, "precision": precision, "device": arguments.device, "epochs": arguments.epochs}
+    own = {"extractor_epochs": 2 * arguments.epochs} if method == "pfedes" else {}
+    config = _config({"name": method, **own}, clients, batch, **settings)
+    plain = config.model_dump(include=set(FederationConfig.model_fields))
+    transform = Transform(source.mean, source.std, config.augmentation)
+    return Federation(config.method(), make_clients(config, source), transform=transform, **plain)
+
+
+def _timed(federation: Federation) -> Callable[[int], float]:
+    def run(number: int) -> float:
+        federation.run(number, watch=lambda _event: None)
+        seconds: float = federation.history.rounds[-1]["seconds"]
+        return seconds
+
+    return run
+
+
+def _research(method: str, federation: Federation, batch: int, arguments: argparse.Namespace) -> Callable[[int], float]:
+    """Rounds of research code with the samples of the same clients; it only trains, where engines also evaluate."""
+
+    def run(number: int) -> float:
+        cohort = [federation.clients[client] for client in federation.cohort(number)]
+        members = research.clients([(c.train.x, c.train.y) for c in cohort], assignment(MODELS), batch)
+        begin = time.perf_counter()
+        if method == "pfedes":
+            research.pfedes(members, arguments.epochs, 2 * arguments.epochs)
+        elif method == "fedproto":
+            research.fedproto(members, arguments.epochs)
+        else:
+            research.fml(members, arguments.epochs)
+        return time.perf_counter() - begin
+
+    return run
+
+
+def _speed(device: torch.device) -> float:
+    """Operations per second in large matrix products."""
+    size = 4096 if device.type == "cuda" else 1024
+    one = torch.randn(size, size, device=device)
+    best = float("inf")
+    for _ in range(5):
+        begin = time.perf_counter()
+        one @ one
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - begin)
+    return 2 * size**3 / best
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""What Potluck's speed is measured with: ``make bench`` and ``make bench-data``."""
