@@ -23,7 +23,15 @@ from potluck.contract import Round
 from potluck.data.transform import Transform
 from potluck.engines import Engine, Job, Outcome, Setting, find_device, make_engine
 from potluck.engines.precision import Precision
-from potluck.errors import ConfigError, DataError, InterruptedRunError, PotluckError, TrainingError, nearest
+from potluck.errors import (
+    ConfigError,
+    DataError,
+    InterruptedRunError,
+    PayloadError,
+    PotluckError,
+    TrainingError,
+    nearest,
+)
 from potluck.joining import admit, common_task, digest, public_samples
 from potluck.metrics.accuracy import Evaluation
 from potluck.metrics.protocol import History, client_scores, mean_scores, summarize
@@ -228,7 +236,7 @@ class Federation:
     def _aggregate(self, round: Round, outcomes: Sequence[Outcome]) -> State:
         uploads = [Upload(outcome.client, outcome.upload) for outcome in outcomes]
         for upload in uploads:
-            self.algorithm.check(upload, self.server, self.task)
+            self._check(upload)
         # What an algorithm makes with PyTorch's own initialisers here is drawn from the round's key.
         with draws.initial_weights(round.key):
             server = self.algorithm.aggregate(self.server, uploads, round, self.task)
@@ -239,6 +247,14 @@ class Federation:
                     "learning rates, also those of the algorithm."
                 )
         return server
+
+    def _check(self, upload: Upload) -> None:
+        """Refuse an upload that is not what clients send, and say whose it is."""
+        try:
+            self.algorithm.check(upload, self.server, self.task)
+        except PayloadError as error:
+            whose, text = f"client {upload.client}", str(error)
+            raise PayloadError(text if text.startswith(whose) else f"{whose} sent what cannot be: {text}") from error
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 

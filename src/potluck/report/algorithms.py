@@ -131,7 +131,7 @@ def algorithm_table(rows: Sequence[Row], spec: str, shape: tuple[int, ...], clas
         f"Bytes: numbers alone, per client and round, with {spec}, inputs of {inputs}, {held} of {classes} classes at "
         f"a client.{_equal_models(rows, spec)}",
         *(["≤: less, where what was learned can be compressed."] if any(row.at_most for row in rows) else []),
-        *(f"[bold]{row.name}[/bold]: {escape(row.unfit)}" for row in rows if row.unfit),
+        *_remarks(rows),
         "Settings of one: potluck algorithms NAME",
     ]
     return Group(table, *notes)
@@ -142,6 +142,18 @@ def _equal_models(rows: Sequence[Row], spec: str) -> str:
     networks = models.assignment(spec)
     chosen = len(set(networks)) > 1 and any("equal models" in row.needs for row in rows)
     return f" Where all models must be equal, they are {networks[0]}." if chosen else ""
+
+
+def _remarks(rows: Sequence[Row]) -> list[str]:
+    """Why some do not fit, each reason once: it begins with the method's title, and is else the same for many."""
+    reasons: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.unfit:
+            reasons.setdefault(row.unfit.removeprefix(row.title), []).append(row)
+    return [
+        f"[bold]{', '.join(row.name for row in alike)}[/bold]: {escape(alike[0].unfit or '')}"
+        for alike in reasons.values()
+    ]
 
 
 def settings(kind: type[Algorithm]) -> list[Setting]:
