@@ -14,7 +14,7 @@ from potluck.run.files import read_tensors, write_tensors
 Version = tuple[int, int]
 """The round in which a client's state was made, and the checksum of its file."""
 
-MEMORY = 1 << 30
+MEMORY = 256 << 20
 """Bytes of client states that are kept in memory when there is a folder for the rest."""
 
 _OURS = re.compile(r"round-[0-9]{5,}\.safetensors|\..*\.part")
