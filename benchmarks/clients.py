@@ -1,6 +1,6 @@
 """Does a round take longer, or memory grow, with clients that do not take part in it?
 
-Run it with ``python benchmarks/clients.py --data-dir DIR``. It runs pFedES with ten clients per round on CIFAR-10, iid,
+Run it with ``python -m benchmarks.clients --data-dir DIR``. It runs pFedES with ten clients per round on CIFAR-10, iid,
 six images per client, in a federation of 100 and one of 10,000 such clients, and prints seconds per round, their
 ratio, and the most memory held.
 """

@@ -12,15 +12,19 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from benchmarks.noise import noise
 from benchmarks.per_image import MEAN, STD, from_torchvision, release_alone, views_alone
 from potluck.data import Transform, load, partition, pools
 from potluck.data.sources import Source, names
@@ -58,7 +62,7 @@ def loading(data_dir: Path | None) -> Source:
         except DataError:
             print(f"  {name:<58}not here")
             continue
-        line(name, best(2, lambda: load(name, data_dir)))  # noqa: B023 - called at once
+        line(name, best(2, partial(load, name, data_dir)))
         if name == "cifar-10":
             cifar = source
 
@@ -67,10 +71,7 @@ def loading(data_dir: Path | None) -> Source:
                 return Transform(fresh.mean, fresh.std).plain(fresh.x, torch.float32)
 
             line("cifar-10 to normalised tensors", best(3, normalised), "bar: 2 s")
-    if cifar is not None:
-        return cifar
-    noise = torch.randint(0, 256, (60_000, 3, 32, 32), dtype=torch.uint8)
-    return Source("noise", noise, torch.arange(60_000) % 10, tuple("abcdefghij"), MEAN, STD, 50_000, "release")
+    return cifar or noise()
 
 
 def dealing(source: Source) -> None:
@@ -91,7 +92,7 @@ def dealing(source: Source) -> None:
         (hundred, 100, "balanced-dirichlet:0.5", 10_000, "bar: 10 s"),
         (ten, 10, "iid", 10_000, "bar: 10 s"),
     ):
-        seconds = best(2, lambda: partition(spec, labels, classes, clients, key=1))  # noqa: B023 - called at once
+        seconds = best(2, partial(partition, spec, labels, classes, clients, key=1))
         line(f"{spec}, {classes} classes, {clients:,} clients", seconds, bar)
 
 
@@ -103,24 +104,24 @@ def augmenting(source: Source) -> None:
     pictures = list(x[:SINGLE].permute(0, 2, 3, 1).contiguous().numpy())
     for name, alone in (("release", release_alone), ("two-views", views_alone)):
         transform = Transform(MEAN, STD, name)
-
-        def batches(size: int) -> None:
-            for start in range(0, IMAGES, size):
-                part = slice(start, start + size)
-                transform.augmented(x[part], keys[part], torch.float32)  # noqa: B023 - called at once
-
-        at_once = best(5, lambda: batches(IMAGES))
+        at_once = best(5, partial(_in_batches, transform, x, keys, IMAGES))
         line(f"{name}, in one call", at_once)
-        line(f"{name}, in batches of {BATCH}", best(5, lambda: batches(BATCH)))
+        line(f"{name}, in batches of {BATCH}", best(5, partial(_in_batches, transform, x, keys, BATCH)))
         for whose, change in (("written out", alone), ("torchvision", theirs.get(name))):
             if change is None:
                 continue
-
-            def one_by_one() -> Tensor:
-                return torch.stack([change(Image.fromarray(picture)) for picture in pictures])  # noqa: B023
-
-            single = best(3, one_by_one) * IMAGES / SINGLE
+            single = best(3, partial(_one_by_one, change, pictures)) * IMAGES / SINGLE
             line(f"{name}, one by one, {whose} (of {SINGLE:,})", single, f"{single / at_once:.1f} times as long")
+
+
+def _in_batches(transform: Transform, x: Tensor, keys: Tensor, size: int) -> None:
+    for start in range(0, len(x), size):
+        part = slice(start, start + size)
+        transform.augmented(x[part], keys[part], torch.float32)
+
+
+def _one_by_one(change: Callable[[Image.Image], Tensor], pictures: Sequence[np.ndarray[Any, Any]]) -> Tensor:
+    return torch.stack([change(Image.fromarray(picture)) for picture in pictures])
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import torch
 
 from benchmarks import research
-from benchmarks.per_image import MEAN, STD
+from benchmarks.noise import noise
 from potluck.config import FederationConfig, RunConfig, make_config
 from potluck.data.sources import Source, load
 from potluck.data.transform import Transform
@@ -88,8 +88,7 @@ def _source(data_dir: str | None) -> Source:
     try:
         return load("cifar-10", data_dir)
     except DataError:
-        x = torch.randint(0, 256, (60_000, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-        return Source("noise", x, torch.arange(60_000) % 10, tuple("abcdefghij"), MEAN, STD, 50_000, "release")
+        return noise()
 
 
 def _config(method: dict[str, object], clients: int, batch: int, **settings: object) -> RunConfig:

@@ -74,48 +74,54 @@ def _epochs(client: ResearchClient, count: int, loss: Callable[[Tensor, Tensor],
 def pfedes(members: Sequence[ResearchClient], epochs: int, extractor_epochs: int, mu: float = 0.1) -> None:
     """A round of pFedES."""
     shared = same_size_extractor(_SHAPE)
-    trained = []
-    for client in members:
+
+    def train(client: ResearchClient) -> dict[str, Tensor]:
         model, extractor = client.model, copy.deepcopy(shared)
 
         def model_loss(x: Tensor, y: Tensor) -> Tensor:
-            enhanced = F.cross_entropy(model(extractor(x)), y)  # noqa: B023 - called at once
-            return mu * enhanced + (1 - mu) * F.cross_entropy(model(x), y)  # noqa: B023
+            return mu * F.cross_entropy(model(extractor(x)), y) + (1 - mu) * F.cross_entropy(model(x), y)
 
         def extractor_loss(x: Tensor, y: Tensor) -> Tensor:
-            return F.cross_entropy(model(extractor(x)), y)  # noqa: B023
+            return F.cross_entropy(model(extractor(x)), y)
 
         _epochs(client, epochs, model_loss, model)
         _epochs(client, extractor_epochs, extractor_loss, extractor)
-        trained.append(extractor.state_dict())
+        return extractor.state_dict()
+
+    trained = [train(client) for client in members]
     shared.load_state_dict({name: torch.stack([one[name] for one in trained]).mean(0) for name in trained[0]})
 
 
 def fedproto(members: Sequence[ResearchClient], epochs: int, pull: float = 1.0) -> None:
     """A round of FedProto, with prototypes of an earlier one."""
     prototypes = torch.rand(_CLASSES, 500)
-    for client in members:
+
+    def train(client: ResearchClient) -> None:
         parts = split(client.model, _SHAPE)
         body, head = parts["body"], parts["head"]
 
         def loss(x: Tensor, y: Tensor) -> Tensor:
-            representation = body(x)  # noqa: B023
-            return F.cross_entropy(head(representation), y) + pull * F.mse_loss(representation, prototypes[y])  # noqa: B023
+            representation = body(x)
+            return F.cross_entropy(head(representation), y) + pull * F.mse_loss(representation, prototypes[y])
 
         _epochs(client, epochs, loss, body, head)
         with torch.no_grad():
             for x, _ in client.loader:
                 body(x).mean(0)
 
+    for client in members:
+        train(client)
+
 
 def fml(members: Sequence[ResearchClient], epochs: int) -> None:
     """A round of FML."""
     meme = build("cnn-5", _SHAPE, _CLASSES)
-    for client in members:
+
+    def train(client: ResearchClient) -> None:
         model, small = client.model, copy.deepcopy(meme)
 
         def loss(x: Tensor, y: Tensor) -> Tensor:
-            own, other = model(x), small(x)  # noqa: B023
+            own, other = model(x), small(x)
             total = F.cross_entropy(own, y) + F.cross_entropy(other, y)
             for student, teacher in ((own, other), (other, own)):
                 soft = teacher.detach().softmax(1)
@@ -123,3 +129,6 @@ def fml(members: Sequence[ResearchClient], epochs: int) -> None:
             return total / 2
 
         _epochs(client, epochs, loss, model, small)
+
+    for client in members:
+        train(client)
