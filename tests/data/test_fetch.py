@@ -92,7 +92,7 @@ def publish(
     offered = tuple(
         Download(path, (site.url(Path(path).name),), len(content), md5(content)) for path, content in downloads.items()
     )
-    published = Published("made", "here", (replace(form, downloads=offered),))
+    published = Published("made", (replace(form, downloads=offered),))
     monkeypatch.setitem(sources._PUBLISHED, name, published)
     return site.files
 

@@ -57,7 +57,7 @@ PYTHON = Form(
         ),
     ),
 )
-PUBLISHED = Published("50,000 + 10,000 pictures, 32x32 in colour, 10 classes", _SITE, (BINARY, PYTHON))
+PUBLISHED = Published("50,000 + 10,000 pictures, 32x32 in colour, 10 classes", (BINARY, PYTHON))
 
 
 def load(data_dir: str | Path | None = None) -> Source:

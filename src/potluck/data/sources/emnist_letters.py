@@ -10,8 +10,8 @@ import string
 from pathlib import Path
 
 from potluck.data.sources.base import Source
+from potluck.data.sources.idx import read_parts
 from potluck.data.sources.locate import locate
-from potluck.data.sources.mnist import read_parts
 from potluck.data.sources.published import Download, File, Form, Published
 from potluck.errors import DataError
 
@@ -20,7 +20,6 @@ _SITE = "https://www.nist.gov/itl/products-and-services/emnist-dataset"
 
 PUBLISHED = Published(
     about="124,800 + 20,800 letters, 28x28, 26 classes",
-    site=_SITE,
     forms=(
         Form(
             folders=("emnist/gzip", "emnist", "gzip"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from potluck.data.sources.base import Source
+from potluck.data.sources.idx import read_parts
 from potluck.data.sources.locate import locate
-from potluck.data.sources.mnist import read_parts
 from potluck.data.sources.published import Download, File, Form, Published
 
 CLASS_NAMES = (
@@ -29,7 +29,6 @@ _HOSTS = (
 
 PUBLISHED = Published(
     about="60,000 + 10,000 clothes, 28x28, 10 classes",
-    site=_SITE,
     forms=(
         Form(
             folders=("fashion-mnist",),

@@ -11,9 +11,11 @@ import math
 import torch
 from torch import Tensor
 
+from potluck.data.sources.files import Found
 from potluck.errors import DataError
 
 _UNSIGNED_BYTE = 8
+_SHAPE = (28, 28)
 
 
 def parse(content: bytes, dims: int, what: str, remedy: str) -> Tensor:
@@ -42,3 +44,28 @@ def parse(content: bytes, dims: int, what: str, remedy: str) -> Tensor:
         )
     # A bytearray, because a tensor needs memory that may be written to.
     return torch.frombuffer(bytearray(content), dtype=torch.uint8)[header:].clone().reshape(shape)
+
+
+def read_parts(found: Found, train: str, test: str) -> tuple[Tensor, Tensor, int]:
+    """Images [n, 1, height, width] and labels [n] of a data set in idx files, and where its test set begins.
+
+    Args:
+        found: Where the files are.
+        train: How the names of the training set's files begin.
+        test: How the names of the test set's files begin.
+    """
+    contents = {name: (what, content) for name, what, content in found.contents()}
+
+    def values(part: str, kind: str, dims: int) -> Tensor:
+        what, content = contents[part + kind]
+        return parse(content, dims, what, f"{found.form.remedy} again")
+
+    images = [values(part, "-images-idx3-ubyte.gz", 3) for part in (train, test)]
+    labels = [values(part, "-labels-idx1-ubyte.gz", 1) for part in (train, test)]
+    for part, x, y in zip((train, test), images, labels, strict=True):
+        if len(x) != len(y) or x.shape[1:] != _SHAPE:
+            raise DataError(
+                f"the files {part}-* in {found.path} hold {len(x)} images of {x.shape[1]}x{x.shape[2]} pixels and "
+                f"{len(y)} labels: there should be as many of both, and 28x28 pixels. {found.form.remedy} again."
+            )
+    return torch.cat(images).unsqueeze(1), torch.cat(labels).to(torch.int64), len(labels[0])

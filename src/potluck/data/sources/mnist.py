@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
-from potluck.data.sources import idx
 from potluck.data.sources.base import Source
-from potluck.data.sources.files import Found
+from potluck.data.sources.idx import read_parts
 from potluck.data.sources.locate import locate
 from potluck.data.sources.published import Download, File, Form, Published
-from potluck.errors import DataError
 
-_SHAPE = (28, 28)
 _SITE = "http://yann.lecun.com/exdb/mnist/"
 _MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
 PUBLISHED = Published(
     about="60,000 + 10,000 digits, 28x28, 10 classes",
-    site=_SITE,
     forms=(
         Form(
             folders=("mnist",),
@@ -61,28 +54,3 @@ def load(data_dir: str | Path | None = None) -> Source:
         test_from=test_from,
         default_split="release",
     )
-
-
-def read_parts(found: Found, train: str, test: str) -> tuple[Tensor, Tensor, int]:
-    """Images [n, 1, height, width] and labels [n] of a data set in idx files, and where its test set begins.
-
-    Args:
-        found: Where the files are.
-        train: How the names of the training set's files begin.
-        test: How the names of the test set's files begin.
-    """
-    contents = {name: (what, content) for name, what, content in found.contents()}
-
-    def values(part: str, kind: str, dims: int) -> Tensor:
-        what, content = contents[part + kind]
-        return idx.parse(content, dims, what, f"{found.form.remedy} again")
-
-    images = [values(part, "-images-idx3-ubyte.gz", 3) for part in (train, test)]
-    labels = [values(part, "-labels-idx1-ubyte.gz", 1) for part in (train, test)]
-    for part, x, y in zip((train, test), images, labels, strict=True):
-        if len(x) != len(y) or x.shape[1:] != _SHAPE:
-            raise DataError(
-                f"the files {part}-* in {found.path} hold {len(x)} images of {x.shape[1]}x{x.shape[2]} pixels and "
-                f"{len(y)} labels: there should be as many of both, and 28x28 pixels. {found.form.remedy} again."
-            )
-    return torch.cat(images).unsqueeze(1), torch.cat(labels).to(torch.int64), len(labels[0])

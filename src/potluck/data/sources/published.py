@@ -66,10 +66,8 @@ class Published:
 
     Attributes:
         about: What is in it, in a few words.
-        site: Where its authors describe it.
         forms: The forms in which it was published; the first is the one that is fetched.
     """
 
     about: str
-    site: str
     forms: tuple[Form, ...]
