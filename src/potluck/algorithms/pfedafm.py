@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from potluck.algorithms.base import Algorithm, Need
-from potluck.algorithms.parts import small_model
 from potluck.algorithms.parts.projection import between_0_and_1
+from potluck.algorithms.parts.small_model import SETTING, small_model
 from potluck.algorithms.settings import setting
 from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Batch, Group, Networks, Phase, Received, Round, Task
@@ -59,7 +59,7 @@ class PFedAFM(Algorithm):
     mixing: Literal["bounded", "free"] = setting(
         "bounded", "whether the mixing vector is kept between 0 and 1", paper="not said; code: bounded"
     )
-    small_model: str = setting("auto", small_model.SETTING, paper="CNN-5")
+    small_model: str = setting("auto", SETTING, paper="CNN-5")
     training: Literal["iterative", "end-to-end"] = setting(
         "iterative", "the paper's two steps, or everything at once", paper="iterative; both in its Figure 9"
     )
@@ -80,7 +80,7 @@ class PFedAFM(Algorithm):
 
     def server_networks(self, task: Task) -> dict[str, nn.Module]:
         """The small extractor. For another one, override this: its output must be as wide as the clients' own."""
-        return {"extractor": small_model.small_model(self.small_model, task, task.common_width())["body"]}
+        return {"extractor": small_model(self.small_model, task, task.common_width())["body"]}
 
     def phases(self, round: Round) -> Sequence[Phase]:
         """Step 1 and step 2."""
