@@ -28,8 +28,9 @@ demo: install ## ten clients with five different networks: each alone, then toge
 bench-data: install ## how long data take to load, to deal and to augment, one image at a time for comparison
 	$(BIN)/python -m benchmarks.data
 
-bench: install ## how long a round takes on each engine, and as research code usually runs it
+bench: install ## how long a round takes on each engine, and as research code runs it; how it grows with clients
 	$(BIN)/python -m benchmarks.engines
+	$(BIN)/python -m benchmarks.clients
 
 lint: dev ## rules and formatting
 	$(BIN)/ruff check .

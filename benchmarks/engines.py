@@ -4,8 +4,9 @@
 
 Ten clients with CNN-1 to CNN-5 and the released augmentation train for a round; rounds of all ways are run in turn, and
 the median of several is printed with its ratio to that of research code. Beside it stands what the arithmetic alone
-would take at the device's speed in large matrix products, measured in the same run. Without CIFAR-10 at hand images are
-noise.
+would take at the device's speed in large matrix products, and the memory alone at its speed in copying, if every
+operation read its inputs and wrote its outputs once; both speeds are measured in the same run. Without CIFAR-10 at hand
+images are noise.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from collections.abc import Callable
 import torch
 
 from benchmarks import research
-from benchmarks.noise import noise
+from benchmarks.noise import images
+from benchmarks.traffic import traffic
 from potluck.config import FederationConfig, RunConfig, make_config
-from potluck.data.sources import Source, load
+from potluck.data.sources import Source
 from potluck.data.transform import Transform
-from potluck.errors import DataError
 from potluck.experiment import make_clients
 from potluck.federation import Federation
 from potluck.models import assignment
@@ -42,7 +43,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count, after one that does not")
     parser.add_argument("--without-research", action="store_true")
     arguments = parser.parse_args()
-    source = _source(arguments.data_dir)
+    source = images(arguments.data_dir)
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads; images: {source.name}")
     for method in arguments.methods:
         for clients in arguments.clients:
@@ -76,19 +77,14 @@ def _compare(method: str, clients: int, batch: int, source: Source, arguments: a
         ratio = f"{base / median:6.1f} times as fast as research code" if base else ""
         print(f"  {name:<18}{median:8.3f} s   {ratio}".rstrip())
     print(f"  {'arithmetic alone':<18}{flops / speed:8.3f} s   {flops / 1e9:,.0f} GFLOP at {speed / 1e9:,.0f} GFLOP/s")
+    size, rate = traffic(any_run, arguments.rounds), _rate(any_run.device)
+    print(f"  {'memory alone':<18}{size / rate:8.3f} s   {size / 1e9:,.0f} GB at {rate / 1e9:,.0f} GB/s")
 
 
 def _ways(device: str) -> list[tuple[str, str]]:
     gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
     precisions = ["tf32", "bf16"] if gpu else ["float32", "bf16"]
     return [*((engine, precisions[0]) for engine in ("loop", "stacked", "auto")), ("auto", precisions[1])]
-
-
-def _source(data_dir: str | None) -> Source:
-    try:
-        return load("cifar-10", data_dir)
-    except DataError:
-        return noise()
 
 
 def _config(method: dict[str, object], clients: int, batch: int, **settings: object) -> RunConfig:
@@ -134,18 +130,30 @@ def _research(method: str, federation: Federation, batch: int, arguments: argpar
     return run
 
 
+def _rate(device: torch.device) -> float:
+    """Bytes per second, read and written, when a large tensor is copied."""
+    one = torch.zeros(1 << (28 if device.type == "cuda" else 25), device=device)
+    other = torch.empty_like(one)
+    return 2 * one.nbytes / _best(lambda: other.copy_(one), device)
+
+
+def _best(work: Callable[[], object], device: torch.device) -> float:
+    """The least of the times that something takes."""
+    best = float("inf")
+    for _ in range(5):
+        begin = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - begin)
+    return best
+
+
 def _speed(device: torch.device) -> float:
     """Operations per second in large matrix products."""
     size = 4096 if device.type == "cuda" else 1024
     one = torch.randn(size, size, device=device)
-    best = float("inf")
-    for _ in range(5):
-        begin = time.perf_counter()
-        one @ one
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - begin)
-    return 2 * size**3 / best
+    return 2 * size**3 / _best(lambda: one @ one, device)
 
 
 if __name__ == "__main__":

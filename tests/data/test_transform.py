@@ -123,3 +123,14 @@ def test_inputs_that_do_not_fit() -> None:
         Transform((0.5,), (0.5,)).plain(BYTES, torch.float32)
     with pytest.raises(DataError, match=r"shape \(5, 7\): use 'none'"):
         Transform(augmentation="release").augmented(torch.ones(5, 7), torch.arange(5), torch.float32)
+
+
+@pytest.mark.parametrize("augmentation", ["none", "release", "two-views"])
+def test_what_is_planned_is_what_is_done(augmentation: str) -> None:
+    transform = Transform((0.5,) * 3, (0.25,) * 3, augmentation)
+    x = torch.randint(0, 256, (6, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    keys = torch.arange(6).view(2, 3) * 7919
+    plan = transform.plan(keys, (3, 32, 32))
+    assert plan.shape[:2] == (2, 3)
+    found = transform.planned(x, plan.flatten(0, 1), torch.float32)
+    assert torch.equal(found, transform.augmented(x, keys.flatten(), torch.float32))

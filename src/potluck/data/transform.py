@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from potluck.data.augment import of_colours, preset
+from potluck.data.augment.released import plan_release, released
 from potluck.errors import ConfigError, DataError
 
 _AT_ONCE = 512 * 3 * 32 * 32
@@ -72,10 +73,32 @@ class Transform:
             result[part] = self._augmented(x[part], keys[part], dtype)
         return result
 
+    def plan(self, keys: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """What is drawn for samples of this shape, by the keys of any number of dimensions; one more for the numbers.
+
+        Many steps are planned at once in less time than one by one.
+        """
+        if self.augmentation != "release" or len(shape) != 3:
+            return keys.unsqueeze(-1)
+        planned = plan_release(keys.flatten(), *shape[1:])
+        return planned.view(*keys.shape, planned.shape[1])
+
+    def planned(self, x: Tensor, plan: Tensor, dtype: torch.dtype) -> Tensor:
+        """``x`` augmented as planned: the same as :meth:`augmented` by the keys of the plan."""
+        if self.augmentation != "release" or x.ndim != 4:
+            return self.augmented(x, plan.squeeze(-1), dtype)
+        return released(self.plain(x, dtype), plan)
+
     def _augmented(self, x: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
         if of_colours(self.augmentation):
             return self._normalised(preset(self.augmentation)(_unit(x, dtype), keys), fresh=True).to(dtype)
         return preset(self.augmentation)(self.plain(x, dtype), keys)
+
+    def constants(self, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+        """Mean and standard deviation of each channel, [2, channels]; none without normalisation."""
+        if self.mean is None or self.std is None:
+            return None
+        return _constant((*self.mean, *self.std), (2, len(self.mean)), dtype, device)
 
     def _normalised(self, x: Tensor, fresh: bool) -> Tensor:
         """``x`` normalised, in its own memory where it is ``fresh``: where nobody else holds it."""
@@ -87,8 +110,7 @@ class Transform:
                 f"inputs of shape {tuple(x.shape)} cannot be normalised with {channels} channel means: "
                 f"they should be [n, {channels}, height, width]."
             )
-        shape = (1, channels, 1, 1)
-        mean, std = (_constant(values, shape, x.dtype, x.device) for values in (self.mean, self.std))
+        mean, std = (_constant(values, (1, channels, 1, 1), x.dtype, x.device) for values in (self.mean, self.std))
         return (x.sub_(mean) if fresh else x - mean).div_(std)
 
 

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is 
 def programs(given: Federation) -> Iterator[Program]:
     assert isinstance(given.engine, Stacked)
     for resident in given.engine._roster._residents.values():
-        yield from resident._programs.values()
+        for track in resident._tracks.values():
+            yield from track._programs.values()
 
 
 @pytest.mark.parametrize("name", algorithms.names())

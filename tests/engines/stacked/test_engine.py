@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -208,7 +209,7 @@ def test_states_that_are_still_on_the_device_are_not_copied_again(monkeypatch: p
     taken: list[bool] = []
     get = made.engine._roster._cache.get
 
-    def spy(client: int, state: State) -> State | None:
+    def spy(client: int, state: State) -> Tensor | None:
         found = get(client, state)
         taken.append(found is not None)
         return found
@@ -421,18 +422,18 @@ def test_what_is_kept_for_others_makes_room(monkeypatch: pytest.MonkeyPatch) -> 
 class Replaying(Studio):
     """Does as on a GPU: tries a step twice before it is first made, and then makes it as it was recorded."""
 
-    def __init__(self, device: torch.device) -> None:
-        super().__init__(device)
+    def __init__(self, device: torch.device, known: set[Hashable]) -> None:
+        super().__init__(device, known)
         self.records = True
 
-    def record(self, step: Callable[[], None]) -> Callable[[], None] | None:
+    def record(self, name: Hashable, step: Callable[[], None]) -> Callable[[], None] | None:
         step()
         step()
         return step
 
 
 def test_trying_a_step_to_record_it_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("potluck.engines.stacked.resident.Studio", Replaying)
+    monkeypatch.setattr("potluck.engines.stacked.track.Studio", Replaying)
     assert_as_loop(given(**ADAM), members(), rounding=True, cache=1 << 20)
     assert_as_loop(given(), members(), rounding=True)
 
@@ -451,10 +452,39 @@ def test_a_step_that_cannot_be_recorded_is_made_as_it_is(
     monkeypatch.setattr(torch.cuda, "graph", NoGraph)
     made: list[int] = []
     with caplog.at_level("INFO", "potluck"):
-        assert studio.record(lambda: made.append(1)) is None
+        assert studio.record("a", lambda: made.append(1)) is None
     assert made == [1, 1] and not studio.records
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert caplog.records[0].getMessage().endswith("operation not permitted when stream is capturing")
+
+
+def test_a_step_like_one_that_was_recorded_before_is_recorded_without_trying_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Graph:
+        def replay(self) -> None:
+            made.append(9)
+
+    failing = [False]
+
+    @contextmanager
+    def graph(*_: Any, **__: Any) -> Iterator[None]:
+        if failing and failing.pop():
+            raise RuntimeError("not yet")
+        yield
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    made: list[int] = []
+    known: set[Hashable] = set()
+    for studio in (Studio(torch.device("cpu"), known), Studio(torch.device("cpu"), known)):
+        recording = studio.record("a", lambda: made.append(1))
+        assert recording is not None
+    assert made == [1, 1, 1, 1]  # twice to try, once to record, and once more for the second studio
+    failing.append(True)
+    assert studio.record("a", lambda: made.append(2)) is not None
+    assert made[4:] == [2, 2, 2]  # what fails at first is tried after all
 
 
 def test_memory_that_runs_out_while_a_step_is_recorded_is_no_other_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -470,4 +500,4 @@ def test_memory_that_runs_out_while_a_step_is_recorded_is_no_other_error(monkeyp
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
     monkeypatch.setattr(torch.cuda, "graph", FullGraph)
     with pytest.raises(torch.cuda.OutOfMemoryError):
-        studio.record(lambda: None)
+        studio.record("a", lambda: None)

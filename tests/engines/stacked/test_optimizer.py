@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from potluck.contract import Group
+from potluck.contract import Group, Task
 from potluck.engines.optimizer import Rule
 from potluck.engines.stacked.optimizer import Optimizer
+from potluck.engines.stacked.stack import Stack
+from potluck.engines.stacked.template import Template
 from potluck.training import Training
 
 CLIENTS, STEPS = 3, 5
@@ -33,6 +35,17 @@ TRAININGS: dict[str, dict[str, Any]] = {
 }
 ENDS = (STEPS, 2, 4)
 """How many steps each client makes."""
+
+
+class Loose(nn.Module):
+    """Parameters that nobody computes with, and a buffer behind them."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        for path, shape in SHAPES.items():
+            if path.startswith(name):
+                self.register_parameter(path.split(".")[1], nn.Parameter(torch.zeros(shape, dtype=torch.float64)))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
 
 
 def numbers(*shape: int) -> Tensor:
@@ -72,20 +85,21 @@ def alone(
 def test_every_client_steps_as_pytorch_would(kind: str, groups: str) -> None:
     torch.manual_seed(0)
     training = Training(**TRAININGS[kind])
-    weights = {path: numbers(CLIENTS, *shape) for path, shape in SHAPES.items()}
+    net = {name: Loose(name) for name in ("a", "b")}
+    stack = Stack(Template(net, Task((1,), 2)), CLIENTS + 1, torch.device("cpu"))
+    weights = {path: stack.weights[path][:CLIENTS] for path in SHAPES}
+    for tensor in weights.values():
+        tensor.copy_(numbers(*tensor.shape))
     slopes = [{path: 3 * numbers(CLIENTS, *shape) for path, shape in SHAPES.items()} for _ in range(STEPS)]
-    before = {path: tensor.clone() for path, tensor in weights.items()}
-    slots: dict[tuple[str, str], Tensor] = {}
-
-    def slot(name: str, path: str) -> Tensor:
+    before = {path: tensor.clone() for path, tensor in stack.weights.items()}
+    for kind_of_slot in ("velocity", "mean", "square"):
         # Full of what another phase has left behind.
-        return slots.setdefault((name, path), torch.full((CLIENTS, *SHAPES[path]), 9.0, dtype=torch.float64))
-
+        stack.slots(kind_of_slot).fill_(63)
     given = [
         (Rule.of(group, training), [path for path in SHAPES if path.startswith(group.networks)])
         for group in GROUPS[groups]
     ]
-    optimizer = Optimizer(given, training, slot, torch.device("cpu"))
+    optimizer = Optimizer(given, training, stack, CLIENTS)
     optimizer.forget()
     optimizer.set_rates([rule.learning_rate / 2 for rule, _ in given])
     for number, slope in enumerate(slopes):
@@ -95,13 +109,14 @@ def test_every_client_steps_as_pytorch_would(kind: str, groups: str) -> None:
             path: tensor.masked_fill(~active.view(-1, *(1 for _ in tensor.shape[1:])), math.nan)
             for path, tensor in slope.items()
         }
-        optimizer.step(weights, given_slope, active, torch.tensor(number + 1))
+        optimizer.step(given_slope, active, torch.tensor(number + 1))
     for client, end in enumerate(ENDS):
         expected = alone(
-            {path: tensor[client] for path, tensor in before.items()},
+            {path: before[path][client] for path in SHAPES},
             [{path: tensor[client] for path, tensor in slope.items()} for slope in slopes[:end]],
             GROUPS[groups],
             training,
         )
         for path, tensor in expected.items():
             assert torch.allclose(weights[path][client], tensor, rtol=1e-12, atol=1e-14), (client, path)
+    assert all(torch.equal(stack.weights[path][CLIENTS], tensor[CLIENTS]) for path, tensor in before.items())

@@ -97,7 +97,7 @@ def test_widths_are_few_and_large_enough(largest: int, batch_size: int) -> None:
 def test_a_schedule_taken_over_leaves_the_others_idle() -> None:
     plan = Plan([1, 2], [6, 3], [[2, 2, 2], [2, 1]], 1, 2)
     whole, _ = schedule_of(plan, views=1)
-    part = Schedule.empty(4, 3, plan.width, 1, CPU)
+    part = Schedule.empty(4, 3, plan.width, 1, torch.zeros((), dtype=torch.int64))
     for table in (part.index, part.rows, part.keys, part.sizes):
         table.fill_(7)
     part.take(whole, range(1, 3))

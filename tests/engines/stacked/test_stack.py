@@ -14,7 +14,7 @@ from potluck.data.examples import Examples
 from potluck.engines.stacked.cache import Cache
 from potluck.engines.stacked.data import Pools
 from potluck.engines.stacked.stack import Stack, alike
-from potluck.engines.stacked.teams import cut, halved, rounded_up
+from potluck.engines.stacked.teams import cut, halved, in_powers, power_above
 from potluck.engines.stacked.template import Template
 from potluck.errors import ModelError
 
@@ -54,9 +54,12 @@ def test_what_is_loaded_comes_back(portion: int, monkeypatch: pytest.MonkeyPatch
         assert list(given) == list(back)
         assert all(torch.equal(given[path], back[path]) and given[path] is not back[path] for path in given)
     assert all(torch.equal(tensor[3], tensor[0]) for tensor in stack.weights.values())
-    own = stack.state(1)
+    own = stack.row(1)
     stack.load(states[:1])
-    assert all(torch.equal(own[path], states[1][path]) for path in own)
+    assert all(torch.equal(tensor, states[1][path]) for path, tensor in stack.template.layout.views(own).items())
+    stack.load([states[2], own, states[0]])  # rows that are on the device already go among states of the CPU
+    for client, number in enumerate((2, 1, 0, 2)):
+        assert all(torch.equal(stack.weights[path][client], states[number][path]) for path in states[0])
 
 
 def test_a_weight_with_two_names_is_one_weight() -> None:
@@ -143,10 +146,10 @@ def test_clients_with_sources_of_their_own_are_joined_and_stay_in_place() -> Non
 
 def test_only_the_very_state_that_a_client_holds_is_taken_from_the_device() -> None:
     cache = Cache(limit=1000)
-    held, copy = {"a": torch.ones(3)}, {"a": torch.ones(3)}
+    held, copy = {"a": torch.ones(3)}, torch.ones(3)
     cache.put(4, held, copy)
-    assert cache.get(4, held) == copy
-    assert cache.get(4, dict(held)) == copy  # the tensors count
+    assert cache.get(4, held) is copy
+    assert cache.get(4, dict(held)) is copy  # the tensors count
     assert cache.get(4, {"a": torch.ones(3)}) is None
     assert cache.get(4, {}) is None and cache.get(5, held) is None
     held["a"].add_(1)
@@ -157,14 +160,14 @@ def test_the_cache_forgets_who_was_used_least_lately_and_keeps_no_state_alive() 
     cache = Cache(limit=3 * 40)
     states = [{"a": torch.zeros(10)} for _ in range(4)]
     for number in range(3):
-        cache.put(number, states[number], {"a": torch.zeros(10)})
+        cache.put(number, states[number], torch.zeros(10))
     assert cache.get(0, states[0]) is not None
-    cache.put(3, states[3], {"a": torch.zeros(10)})
+    cache.put(3, states[3], torch.zeros(10))
     assert [cache.get(number, states[number]) is not None for number in range(4)] == [True, False, True, True]
-    cache.put(2, states[2], {"a": torch.zeros(100)})  # too large to be kept
+    cache.put(2, states[2], torch.zeros(100))  # too large to be kept
     assert cache.get(2, states[2]) is None
     gone = torch.zeros(10)
-    cache.put(0, {"a": gone}, {"a": torch.zeros(10)})
+    cache.put(0, {"a": gone}, torch.zeros(10))
     known = weakref.ref(gone)
     del gone
     assert known() is None
@@ -178,10 +181,13 @@ def test_the_cache_forgets_who_was_used_least_lately_and_keeps_no_state_alive() 
 
 @pytest.mark.parametrize("count", [*range(1, 70), 1000])
 def test_numbers_of_clients(count: int) -> None:
-    room = rounded_up(count)
-    assert count <= room <= count * 1.25 + 1
+    room = power_above(count)
+    assert count <= room < 2 * count
     assert count <= halved(count, room) <= room
     for most in (1, 3, 16):
+        powers = in_powers(count, most)
+        assert [number for part in powers for number in range(part.start, part.stop)] == list(range(count))
+        assert all(power_above(part.stop - part.start) == part.stop - part.start <= most for part in powers)
         parts = cut(count, most)
         assert [number for part in parts for number in range(part.start, part.stop)] == list(range(count))
         assert max(part.stop - part.start for part in parts) <= most

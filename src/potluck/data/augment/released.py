@@ -8,8 +8,9 @@ from torch import Tensor
 from potluck.data.augment.geometry import TRIES, below, draw, sides
 from potluck.data.augment.memory import in_one_piece
 
-_PADDING = 4
-_PLACES = 2 * _PADDING + 1
+PADDING = 4
+"""Zeros on every side, before an image is cut to its size again."""
+_PLACES = 2 * PADDING + 1
 
 
 def release(x: Tensor, keys: Tensor) -> Tensor:
@@ -23,16 +24,28 @@ def release(x: Tensor, keys: Tensor) -> Tensor:
         x: Normalised images, of shape [B, C, H, W].
         keys: One key per image, int64 of shape [B] on the device of ``x``.
     """
-    count, channels, height, width = x.shape
+    return released(x, plan_release(keys, *x.shape[2:]))
+
+
+def plan_release(keys: Tensor, height: int, width: int) -> Tensor:
+    """What is drawn for images of this size, int32 of shape [B, 8].
+
+    Whether to flip and to erase, how far to shift down and to the right; top, left, bottom and right of what to erase.
+    """
     bits = draw(keys, first=0, count=4 + 4 * _tries(height, width)).unsqueeze(2)
     flip, erase, down, right = bits[:4]
     choices = torch.stack((below(flip, 2), below(erase, 2), below(down, _PLACES), below(right, _PLACES)))
     # Half the bytes, for what is computed for every pixel.
-    flip, erase, down, right, *edges = torch.cat((choices, _rectangle(bits[4:], height, width))).to(torch.int32)
-    top, left, bottom, edge = edges
+    return torch.cat((choices, _rectangle(bits[4:], height, width))).squeeze(2).to(torch.int32).t().contiguous()
+
+
+def released(x: Tensor, plan: Tensor) -> Tensor:
+    """Normalised images, augmented as :func:`plan_release` has drawn it."""
+    count, channels, height, width = x.shape
+    flip, erase, down, right, top, left, bottom, edge = plan.t().unsqueeze(2)
     # Where each row and column of the result lies in the image that was flipped and erased, but not shifted.
-    row = torch.arange(-_PADDING, height - _PADDING, dtype=torch.int32, device=x.device) + down
-    column = torch.arange(-_PADDING, width - _PADDING, dtype=torch.int32, device=x.device) + right
+    row = torch.arange(-PADDING, height - PADDING, dtype=torch.int32, device=x.device) + down
+    column = torch.arange(-PADDING, width - PADDING, dtype=torch.int32, device=x.device) + right
     mirrored = torch.where(flip == 1, width - 1 - column, column)
     # What is outside or erased is read from one more pixel, a zero: number ``none`` and all above it.
     none = height * width

@@ -1,4 +1,4 @@
-"""States of clients that are still on the device, so that they need not be copied there again."""
+"""What clients hold that is still on the device, so that it need not be copied there again."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from potluck.algorithms.uploads import State
 
 
 @dataclass(frozen=True)
-class _Twin:
-    """A tensor on the device, and the one on the CPU that it is a copy of."""
+class _Row:
+    """What a client holds, as a row on the device; the tensors on the CPU that it is a copy of, and their versions."""
 
-    original: weakref.ref[Tensor]
-    version: int
+    originals: dict[str, tuple[weakref.ref[Tensor], int]]
     copy: Tensor
 
-    def is_of(self, tensor: Tensor) -> bool:
-        # The very tensor, and not written to since: anything else with the same values is not worth a comparison.
-        return self.original() is tensor and self.version == tensor._version
+    def is_of(self, state: State) -> bool:
+        # The very tensors, and not written to since: anything else with the same values is not worth a comparison.
+        return self.originals.keys() == state.keys() and all(
+            self.originals[path][0]() is tensor and self.originals[path][1] == tensor._version
+            for path, tensor in state.items()
+        )
 
 
 class Cache:
@@ -33,32 +35,32 @@ class Cache:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._kept: OrderedDict[int, dict[str, _Twin]] = OrderedDict()
+        self._kept: OrderedDict[int, _Row] = OrderedDict()
         self._bytes = 0
 
-    def get(self, client: int, state: State) -> State | None:
+    def get(self, client: int, state: State) -> Tensor | None:
         """The copy of ``state``, if it is here."""
         kept = self._kept.get(client)
-        if kept is None or kept.keys() != state.keys() or not all(kept[p].is_of(t) for p, t in state.items()):
+        if kept is None or not kept.is_of(state):
             return None
         self._kept.move_to_end(client)
-        return {path: twin.copy for path, twin in kept.items()}
+        return kept.copy
 
-    def put(self, client: int, state: State, copy: State) -> None:
+    def put(self, client: int, state: State, copy: Tensor) -> None:
         """Keep the copy on the device of a client's new state."""
         self.drop(client)
-        size = _size(copy)
-        if size > self._limit:
+        if copy.nbytes > self._limit:
             return
-        self._kept[client] = {p: _Twin(weakref.ref(t), t._version, copy[p]) for p, t in state.items()}
-        self._bytes += size
+        originals = {path: (weakref.ref(tensor), tensor._version) for path, tensor in state.items()}
+        self._kept[client] = _Row(originals, copy)
+        self._bytes += copy.nbytes
         while self._bytes > self._limit:
             self.drop(next(iter(self._kept)))
 
     def drop(self, client: int) -> None:
         """Forget a client."""
-        kept = self._kept.pop(client, {})
-        self._bytes -= _size({path: twin.copy for path, twin in kept.items()})
+        kept = self._kept.pop(client, None)
+        self._bytes -= 0 if kept is None else kept.copy.nbytes
 
     def clear(self) -> None:
         """Forget everybody."""
@@ -69,7 +71,3 @@ class Cache:
     def enabled(self) -> bool:
         """Whether there is any room."""
         return self._limit > 0
-
-
-def _size(state: State) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in state.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,13 +12,12 @@ import torch
 
 _log = logging.getLogger("potluck")
 _WARM_UP = 2
-"""Steps before the recording, in which libraries are loaded and constants copied, which no recording may do."""
+"""Steps before a first recording, in which libraries are loaded and constants copied, which no recording may do."""
 
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
     """Keep Python from collecting garbage: an older recording that is freed while another is made would spoil it."""
-    gc.collect()
     before = gc.isenabled()
     gc.disable()
     try:
@@ -29,20 +28,38 @@ def _nothing_collected() -> Iterator[None]:
 
 
 class Studio:
-    """Where the steps of one architecture are recorded. They never run at the same time, so they share their memory.
+    """Where steps are recorded that never run at the same time, and so share their memory.
 
     Args:
         device: Where steps run; only those on a GPU are recorded.
+        known: Names of steps that were recorded before, there or elsewhere; more are added.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, known: set[Hashable] | None = None) -> None:
         self.records = device.type == "cuda"
         self._pool: Any = torch.cuda.graph_pool_handle() if self.records else None
+        self._known: set[Hashable] = set() if known is None else known
 
-    def record(self, step: Callable[[], None]) -> Callable[[], None] | None:
-        """The recording of ``step``, which is run a few times; ``None`` where it cannot be recorded."""
+    def record(self, name: Hashable, step: Callable[[], None]) -> Callable[[], None] | None:
+        """The recording of ``step``; ``None`` where it cannot be recorded.
+
+        Args:
+            name: What it does. The first of a name is run a few times before.
+            step: What to record.
+        """
+        if name in self._known and (recording := self._recorded(step)) is not None:
+            return recording
         for _ in range(_WARM_UP):
             step()
+        recording = self._recorded(step)
+        if recording is not None:
+            self._known.add(name)
+        elif self.records:
+            _log.info("steps are launched one operation at a time, for they cannot be recorded: %s", self._reason)
+            self.records = False
+        return recording
+
+    def _recorded(self, step: Callable[[], None]) -> Callable[[], None] | None:
         graph = torch.cuda.CUDAGraph()
         try:
             with _nothing_collected(), torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()):
@@ -52,10 +69,7 @@ class Studio:
         except RuntimeError as error:
             if isinstance(error.__context__, torch.cuda.OutOfMemoryError):
                 raise error.__context__ from None  # ending the recording failed because of this
-            if self.records:
-                reason = str(error).strip().split("\n")[0]
-                _log.info("steps are launched one operation at a time, for they cannot be recorded: %s", reason)
-            self.records = False
+            self._reason = str(error).strip().split("\n")[0]
             return None
         replay: Callable[[], None] = graph.replay
         return replay

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -56,8 +57,9 @@ class Course:
         if any(plan.steps):
             pool = resident.pools.of(phase.data, data)
             schedule = make_schedule(plan, pool.rows, phase.views if phase.augmented else 0)
+            schedule = replace(schedule, views=setting.transform.plan(schedule.views, setting.task.shape))
             for start, stop, count in plan.segments(self._rounded):
-                program = resident.program(team.stack, number, phase, count, plan.width, stop - start)
+                program = resident.program(team.room, number, phase, count, plan.width, stop - start)
                 program.load(phase, pool, schedule, range(start, stop), factor)
                 for _ in range(start, stop):
                     setting.check_stop()
@@ -80,8 +82,9 @@ class Course:
         """Whether all weights of each client are finite numbers."""
         template, count = self.team.resident.template, len(self.team.jobs)
         each = torch.ones(count, dtype=torch.bool, device=self.team.setting.device)
-        for path in template.parameters(tuple(template.modules)):
-            each &= torch.isfinite(self.team.stack.weights[path][:count]).reshape(count, -1).all(1)
+        for run in template.layout.runs(template.parameters(tuple(template.modules))):
+            if run.dtype.is_floating_point:
+                each &= torch.isfinite(run.of(self.team.stack.rows[:count])).all(1)
         return each
 
     def outcomes(self) -> Iterator[Outcome]:
@@ -108,7 +111,7 @@ class Course:
                 template.networks(state), collected, received, len(client.train), self.round
             )  # fmt: skip
             if team.cache.enabled:
-                team.cache.put(client.id, state, stack.state(number))
+                team.cache.put(client.id, state, stack.row(number))
             yield Outcome(
                 client=client.id,
                 state=state,

@@ -76,11 +76,11 @@ class Stacked(Engine):
         too_large: list[Course] = []
         self._roster.make_room(teams)
         for team in teams:
-            team.resident.wait()
+            team.track.wait()
         while running:
             for course, steps in list(running.items()):
                 try:
-                    with course.team.resident.working():
+                    with course.team.track.working():
                         next(steps)
                 except StopIteration:
                     del running[course]
@@ -88,9 +88,10 @@ class Stacked(Engine):
                     self._roster.free(course.team)
                     too_large.append(course)
                     del running[course]
-        for course in courses:
+        # Small teams are done first: what they hold is fetched while the others are still at work.
+        for course in sorted(courses, key=lambda course: course.team.room * course.team.resident.template.bytes):
             if course not in too_large:
-                with course.team.resident.working():
+                with course.team.track.working():
                     outcomes = list(course.outcomes())
                 yield from outcomes
         for course in too_large:
@@ -121,9 +122,9 @@ class Stacked(Engine):
         parts: Iterable[Team] = ()
         evaluations: list[Evaluation] = []
         self._roster.make_room([team])
-        team.resident.wait()
+        team.track.wait()
         try:
-            with team.resident.working():
+            with team.track.working():
                 evaluations = list(team.evaluations())
         except torch.cuda.OutOfMemoryError:
             self._roster.free(team)

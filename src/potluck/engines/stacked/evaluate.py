@@ -13,6 +13,7 @@ from potluck.contract import Batch
 from potluck.data.transform import Transform
 from potluck.engines.batches import EVALUATION_BATCH
 from potluck.engines.stacked.data import Pool
+from potluck.engines.stacked.operations import Operations
 from potluck.engines.stacked.schedule import stable_width
 from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.template import Template, Weights
@@ -28,7 +29,7 @@ def predict_batch(
     """Logits of stacked clients for a batch of each."""
 
     def predict(own: Weights, arrived: Weights, inputs: Tensor, counts: Tensor) -> Tensor:
-        with template.norms.seeing(counts):
+        with template.norms.seeing(counts), Operations():
             return algorithm.predict(template.networks(own), inputs, arrived)
 
     logits: Tensor = torch.func.vmap(predict)(weights, received, x, weight)
@@ -43,7 +44,7 @@ def collect_batch(
 
     def collect(own: Weights, arrived: Weights, *parts: Tensor) -> dict[str, Tensor]:
         inputs, labels, counts, places = parts
-        with template.norms.seeing(counts):
+        with template.norms.seeing(counts), Operations():
             return algorithm.collect(template.networks(own), Batch((inputs,), labels, counts, places, places), arrived)
 
     sums: dict[str, Tensor] = torch.func.vmap(collect)(weights, received, x, y, weight, index)

@@ -3,86 +3,99 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from potluck.engines.optimizer import Rule
+from potluck.engines.stacked.layout import Run
+from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.template import Weights, keep
 from potluck.engines.stacked.transfer import sent
 from potluck.training import Training
-
-Slot = Callable[[str, str], Tensor]
-"""The memory of an optimiser by its kind and the path of a parameter, shaped as the stacked parameter."""
 
 _ADAM_EPSILON = 1e-8
 _CLIP_EPSILON = 1e-6
 
 
+@dataclass(frozen=True)
+class _Block:
+    """Parameters that move together: where they lie, as [clients, numbers], and what is remembered of each number."""
+
+    run: Run
+    weights: Tensor
+    slots: tuple[Tensor, ...]
+
+
 class Optimizer:
     """SGD or Adam, as in PyTorch, on stacked parameters.
 
-    Learning rates lie on the device, so that a recorded step follows the schedule.
+    Learning rates lie on the device, so that a recorded step follows the schedule. Parameters that lie one behind the
+    other are moved as one: an operation for each of them would take longer to begin than to do.
 
     Args:
         groups: How each group learns, and the paths of its parameters.
         training: Gives the kind of optimiser.
-        slot: Gives it memory.
-        device: Where the parameters are.
+        stack: Has the parameters, and memory.
+        count: How many of its clients learn.
     """
 
     def __init__(
-        self, groups: Sequence[tuple[Rule, Sequence[str]]], training: Training, slot: Slot, device: torch.device
+        self, groups: Sequence[tuple[Rule, Sequence[str]]], training: Training, stack: Stack, count: int
     ) -> None:
-        self._groups = groups
-        self._rates = torch.zeros(len(groups), dtype=torch.float64, device=device)
         self._adam = training.optimizer == "adam"
         self._betas = training.betas
-        self._slots: dict[str, tuple[Tensor, ...]] = {}
+        self._rates = torch.zeros(len(groups), dtype=torch.float64, device=stack.device)
+        self._groups: list[tuple[Rule, list[_Block]]] = []
         for rule, paths in groups:
             kinds = ("mean", "square") if self._adam else ("velocity",) if rule.momentum else ()
-            self._slots |= {path: tuple(slot(kind, path) for kind in kinds) for path in paths}
+            slots = [stack.slots(kind)[:count] for kind in kinds]
+            runs = stack.template.layout.runs(paths, apart=rule.project is not None)
+            blocks = [_Block(run, run.of(stack.rows[:count]), tuple(run.of(slot) for slot in slots)) for run in runs]
+            self._groups.append((rule, blocks))
 
     def forget(self) -> None:
         """Be fresh, for a new phase."""
-        for slots in self._slots.values():
-            for slot in slots:
-                slot.zero_()
+        for _, blocks in self._groups:
+            for block in blocks:
+                for slot in block.slots:
+                    slot.zero_()
 
     def set_rates(self, rates: Sequence[float]) -> None:
         """Take the learning rates of a round, one for each group."""
         self._rates.copy_(sent(torch.tensor(rates, dtype=torch.float64), self._rates.device))
 
-    def step(self, weights: Weights, gradients: Weights, active: Tensor, number: Tensor) -> None:
+    def step(self, gradients: Weights, active: Tensor, number: Tensor) -> None:
         """One step down the gradients, for the clients that are active.
 
         Args:
-            weights: Stacked parameters, which are changed.
-            gradients: Of each.
+            gradients: Of each parameter, by its path.
             active: Which clients take the step.
             number: How many steps the phase has made with this one.
         """
-        for (rule, paths), rate in zip(self._groups, self._rates.unbind(), strict=True):
-            clipped = _clipped([gradients[path] for path in paths], rule.clip_norm)
-            for path, gradient in zip(paths, clipped, strict=True):
-                weight = weights[path]
-                slope = torch.add(gradient, weight, alpha=rule.weight_decay) if rule.weight_decay else gradient
-                move, memory = self._adams(path, slope, number) if self._adam else self._sgds(path, slope, rule)
-                new = torch.addcmul(weight, move, rate.to(weight.dtype), value=-1)
+        for (rule, blocks), rate in zip(self._groups, self._rates.unbind(), strict=True):
+            slopes = _clipped([block.run.joined(gradients) for block in blocks], rule.clip_norm)
+            for block, gradient in zip(blocks, slopes, strict=True):
+                weights = block.weights
+                slope = torch.add(gradient, weights, alpha=rule.weight_decay) if rule.weight_decay else gradient
+                move, memory = self._adams(block, slope, number) if self._adam else self._sgds(block, slope, rule)
+                new = torch.addcmul(weights, move, rate.to(weights.dtype), value=-1)
                 if rule.project is not None:
-                    new = torch.func.vmap(rule.project)(new)
-                for old, value in zip((weight, *self._slots[path]), (new, *memory), strict=True):
+                    (field,) = block.run.fields.values()
+                    new = torch.func.vmap(rule.project)(new.view(-1, *field.shape)).reshape(weights.shape)
+                for old, value in zip((weights, *block.slots), (new, *memory), strict=True):
                     keep(active, value, old)
 
-    def _sgds(self, path: str, slope: Tensor, rule: Rule) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def _sgds(self, block: _Block, slope: Tensor, rule: Rule) -> tuple[Tensor, tuple[Tensor, ...]]:
         if not rule.momentum:
             return slope, ()
-        velocity = torch.add(slope, self._slots[path][0], alpha=rule.momentum)
+        velocity = torch.add(slope, block.slots[0], alpha=rule.momentum)
         return velocity, (velocity,)
 
-    def _adams(self, path: str, slope: Tensor, number: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        mean, square = self._slots[path]
+    def _adams(self, block: _Block, slope: Tensor, number: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        mean, square = block.slots
         mean = torch.lerp(mean, slope, 1 - self._betas[0])
         square = torch.addcmul(self._betas[1] * square, slope, slope, value=1 - self._betas[1])
         # In float64, as PyTorch has them: the powers are close to 1 at first.
@@ -94,6 +107,6 @@ def _clipped(gradients: Sequence[Tensor], limit: float | None) -> Sequence[Tenso
     """The gradients of one group, those of each client scaled down to a norm of at most ``limit``."""
     if limit is None or math.isinf(limit) or not gradients:
         return gradients
-    norms = torch.stack([torch.linalg.vector_norm(g.reshape(len(g), -1), dim=1) for g in gradients])
+    norms = torch.stack([torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients])
     scale = (limit / (torch.linalg.vector_norm(norms, dim=0) + _CLIP_EPSILON)).clamp(max=1)
-    return [gradient * scale.view(-1, *(1 for _ in gradient.shape[1:])) for gradient in gradients]
+    return [gradient * scale.unsqueeze(1) for gradient in gradients]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,7 @@ from potluck.data.transform import Transform
 from potluck.engines.optimizer import Rule
 from potluck.engines.stacked.capture import Studio
 from potluck.engines.stacked.data import Pool
+from potluck.engines.stacked.operations.augmentation import augmented
 from potluck.engines.stacked.optimizer import Optimizer
 from potluck.engines.stacked.schedule import Schedule
 from potluck.engines.stacked.stack import Stack
@@ -46,6 +47,7 @@ class Program:
         transform: How samples become inputs.
         room: For how much.
         studio: Records the step, where that is possible.
+        name: What is the same for all programs of this phase, whatever their room.
     """
 
     def __init__(
@@ -57,20 +59,23 @@ class Program:
         transform: Transform,
         room: Room,
         studio: Studio,
+        name: Hashable = None,
     ) -> None:
         self.stack, self.phase, self.room = stack, phase, room
-        self._training, self._transform, self._studio = training, transform, studio
+        self._training, self._transform, self._studio, self._name = training, transform, studio, name
         device, count = stack.device, room.clients
         groups = [
             (Rule.of(group, training), [p for p in stack.template.parameters(group.networks) if p not in untouched])
             for group in phase.groups
         ]
-        self._optimizer = Optimizer(groups, training, lambda kind, path: stack.slot(kind, path)[:count], device)
+        self._optimizer = Optimizer(groups, training, stack, count)
         learning = {path for _, paths in groups for path in paths}
         self._learning = {path: tensor[:count] for path, tensor in stack.weights.items() if path in learning}
         self._rest = {path: tensor[:count] for path, tensor in stack.weights.items() if path not in learning}
         self._dtype = next(tensor.dtype for tensor in self._learning.values())
-        self._schedule = Schedule.empty(room.steps, count, room.width, phase.views if phase.augmented else 0, device)
+        views = phase.views if phase.augmented else 0
+        plan = transform.plan(torch.zeros((), dtype=torch.int64, device=device), stack.template.task.shape)
+        self._schedule = Schedule.empty(room.steps, count, room.width, views, plan)
         self._place = torch.arange(room.width, device=device)
         self._done, self._before = (torch.zeros(1, dtype=torch.int64, device=device) for _ in range(2))
         self.total = torch.zeros(count, dtype=torch.float64, device=device)
@@ -111,7 +116,7 @@ class Program:
         sizes = self._schedule.sizes.clone()
         self._schedule.sizes.zero_()
         self._done.zero_()
-        self._recording = self._studio.record(self.run)
+        self._recording = self._studio.record(self._name, self.run)
         self._schedule.sizes.copy_(sizes)
 
     def step(self) -> None:
@@ -121,29 +126,29 @@ class Program:
     @torch.no_grad()
     def run(self) -> None:
         """The next step, operation by operation."""
-        index, rows, keys, sizes, views = self._schedule.at(self._done)
+        index, rows, keys, sizes, plans = self._schedule.at(self._done)
         active = sizes > 0
         weight = (self._place < sizes.unsqueeze(1)).to(self._dtype)
         received = {name: tensor[: self.room.clients] for name, tensor in self._received.items()}
-        inputs, y = self._samples(rows, views)
+        inputs, y = self._samples(rows, plans)
         gradients, (losses, statistics) = torch.func.vmap(self._gradients)(
             self._learning, self._rest, (inputs, y, weight, index, keys), received
         )
         self._done += 1
-        self._optimizer.step(self._learning, gradients, active, (self._before + self._done).squeeze(0))
+        self._optimizer.step(gradients, active, (self._before + self._done).squeeze(0))
         for path, value in statistics.items():
             keep(active, value, self._rest[path])
         self.total += (losses * sizes).double().masked_fill(~active, 0)
 
-    def _samples(self, rows: Tensor, keys: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+    def _samples(self, rows: Tensor, plans: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
         """The views and labels of the samples at ``rows``, all clients' at once."""
         assert self._pool is not None  # noqa: S101  (loaded before any step)
         flat = rows.flatten()
-        x, y = self._pool.x.index_select(0, flat), self._pool.y.index_select(0, flat).to(torch.int64)
+        x, y = self._pool.x, self._pool.y.index_select(0, flat).to(torch.int64)
         if self.phase.augmented:
-            views = [self._transform.augmented(x, key.flatten(), self._dtype) for key in keys.unbind()]
+            views = [augmented(self._transform, x, flat, plan.flatten(0, 1), self._dtype) for plan in plans.unbind()]
         else:
-            views = [self._transform.plain(x, self._dtype)] * self.phase.views
+            views = [self._transform.plain(x.index_select(0, flat), self._dtype)] * self.phase.views
         return tuple(view.view(*rows.shape, *view.shape[1:]) for view in views), y.view(rows.shape)
 
     def _gradients(

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
-
-import torch
 
 from potluck.client import Architecture
 from potluck.contract import Phase, Received
 from potluck.engines.base import Setting
-from potluck.engines.stacked.capture import Studio
 from potluck.engines.stacked.data import Pools
 from potluck.engines.stacked.program import Program, Room
-from potluck.engines.stacked.stack import Stack, alike
+from potluck.engines.stacked.stack import alike
 from potluck.engines.stacked.template import Template
+from potluck.engines.stacked.track import Track
 from potluck.engines.stacked.trial import NotStackableError, Verdict, try_phase, try_reading
 from potluck.engines.workshop import Workshop
 
-_STACKS, _PROGRAMS = 6, 48
-"""How many of each are kept; cohorts of an architecture come in few sizes."""
+_TRACKS = 10
+"""How many are kept; teams come in few sizes."""
 
 
 class Resident:
-    """Networks, stacks, data, programs and the stream of one architecture.
+    """Networks, data and tracks of one architecture.
 
     Args:
         setting: What all clients have in common.
@@ -42,12 +39,10 @@ class Resident:
         self.used = 0
         """When its clients last worked, for whoever has to make room."""
         self.pools = Pools()
-        self._studio = Studio(setting.device)
-        self._stream = _stream(setting.device)
         self._verdicts: dict[Hashable, Verdict] = {}
         self._reading: bool | None = None
-        self._stacks: OrderedDict[int, Stack] = OrderedDict()
-        self._programs: OrderedDict[Hashable, Program] = OrderedDict()
+        self._tracks: OrderedDict[int, Track] = OrderedDict()
+        self._known: set[Hashable] = set()
 
     # ---- whether they can be stacked ------------------------------------------------------------------------------
 
@@ -87,59 +82,32 @@ class Resident:
 
     # ---- what they step in ----------------------------------------------------------------------------------------
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """While active, everything is done on the stream of this architecture."""
-        with torch.cuda.stream(self._stream), self.setting.precision.working():  # the stream may be none
-            yield
-
-    def wait(self) -> None:
-        """Let the stream of this architecture wait for what was begun before."""
-        if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream(self.setting.device))
-
-    def stack(self, size: int) -> Stack:
+    def track(self, size: int) -> Track:
         """Room for so many clients."""
-        if size not in self._stacks:
-            if self._stream is None:
-                self.clear(but=size)  # only recorded steps gain from one that is kept
-            while len(self._stacks) >= _STACKS:
-                gone, _ = self._stacks.popitem(last=False)
-                self._programs = OrderedDict((k, p) for k, p in self._programs.items() if p.stack.size != gone)
-            self._stacks[size] = Stack(self.template, size, self.setting.device)
-        self._stacks.move_to_end(size)
-        return self._stacks[size]
+        if size not in self._tracks:
+            if self.setting.device.type == "cpu":
+                self.clear(but={size})  # only recorded steps gain from one that is kept
+            while len(self._tracks) >= _TRACKS:
+                self._tracks.popitem(last=False)
+            self._tracks[size] = Track(self.setting, self.template, size, self._known)
+        self._tracks.move_to_end(size)
+        return self._tracks[size]
 
-    def program(self, stack: Stack, number: int, phase: Phase, clients: int, width: int, steps: int) -> Program:
-        """A program with room for so much."""
+    def program(self, size: int, number: int, phase: Phase, clients: int, width: int, steps: int) -> Program:
+        """A program for the first ``clients`` of ``size``, with room for so many samples of each, and steps."""
         room = Room(clients, width, 1 << max(steps - 1, 0).bit_length())
-        signature = _signature(number, phase)
-        key = (stack.size, signature, room)
-        if key not in self._programs:
-            untouched = self._verdicts[signature].untouched
-            setting = self.setting
-            while len(self._programs) >= _PROGRAMS:
-                self._programs.popitem(last=False)
-            self._programs[key] = Program(
-                stack, phase, untouched, setting.training, setting.transform, room, self._studio
-            )
-        self._programs.move_to_end(key)
-        return self._programs[key]
+        name = _signature(number, phase)
+        return self.track(size).program(name, phase, self._verdicts[name].untouched, room)
 
-    def clients(self, but: int = 0) -> int:
-        """For how many clients there is room now, in all stacks but that of so many clients."""
-        return sum(size for size in self._stacks if size != but)
+    def clients(self, but: Collection[int] = ()) -> int:
+        """For how many clients there is room now, beside the tracks of these sizes."""
+        return sum(size for size in self._tracks if size not in but)
 
-    def clear(self, but: int = 0) -> None:
-        """Give all memory back, but that of a stack of so many clients."""
-        self._programs = OrderedDict((key, p) for key, p in self._programs.items() if p.stack.size == but)
-        self._stacks = OrderedDict((size, stack) for size, stack in self._stacks.items() if size == but)
+    def clear(self, but: Collection[int] = ()) -> None:
+        """Give all memory back, but that of the tracks of these sizes."""
+        self._tracks = OrderedDict((size, track) for size, track in self._tracks.items() if size in but)
         if not but:
             self.pools = Pools()
-
-
-def _stream(device: torch.device) -> torch.cuda.Stream | None:
-    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # PyTorch's
 
 
 def _signature(number: int, phase: Phase) -> Hashable:

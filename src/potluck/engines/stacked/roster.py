@@ -12,7 +12,7 @@ from potluck.engines.base import Job, Setting
 from potluck.engines.stacked.cache import Cache
 from potluck.engines.stacked.resident import Resident
 from potluck.engines.stacked.team import Team
-from potluck.engines.stacked.teams import cut, halved, rounded_up
+from potluck.engines.stacked.teams import cut, halved, in_powers, power_above
 from potluck.engines.workshop import Workshop
 
 _log = logging.getLogger("potluck")
@@ -21,6 +21,8 @@ _COPIES = 4
 """What a client takes while it learns, in copies of what it holds: weights, gradients and the optimiser's memory."""
 _CPU_ROOM = 2 << 30
 """Bytes for stacked clients on a CPU."""
+_FEW = 4
+"""Teams of up to so many clients stay as large as they are until the last of them is done."""
 
 
 class Roster:
@@ -52,7 +54,10 @@ class Roster:
 
     def rounded(self, team: Team) -> Callable[[int], int]:
         """To which number a number of clients is rounded up that are still at work."""
-        return (lambda count: halved(count, team.room)) if self._rounding else (lambda count: count)
+        if not self._rounding:
+            return lambda count: count
+        # A few clients that have nothing to do cost less than another recording.
+        return lambda count: halved(count, team.room) if team.room > _FEW else team.room
 
     def divided(self, jobs: Sequence[Job], round: Round | None) -> tuple[list[Team], list[Job]]:
         """Clients of one kind as teams that fit into memory, and those that run on the loop engine.
@@ -70,10 +75,15 @@ class Roster:
             first = min(job.client.id for job in jobs)
             self._say(f"clients with the networks of client {first} run on the loop engine, one by one: {reason}.")
             return [], list(jobs)
-        teams = [self._team(resident, jobs[part], received[part]) for part in cut(len(jobs), self.most(jobs[0]))]
+        parts = self._parts(len(jobs), self.most(jobs[0]), records=round is not None)
+        teams = [self._team(resident, jobs[part], received[part]) for part in parts]
         # The loop engine says what is wrong with these, in its words.
         lonely = [team for team in teams if team.is_lonely(phases, None if round is None else algorithm.collects)]
         return [team for team in teams if team not in lonely], [job for team in lonely for job in team.jobs]
+
+    def _parts(self, count: int, most: int, *, records: bool) -> list[slice]:
+        """In which parts clients step; steps that are recorded come in few sizes, so that they are used again."""
+        return in_powers(count, most) if records and self._rounding else cut(count, most)
 
     def waves(self, teams: Sequence[Team]) -> Iterator[list[Team]]:
         """Teams that run side by side: of different architectures, and together within the memory that there is."""
@@ -81,7 +91,7 @@ class Roster:
         left = 0
         for team in teams:
             size = team.room * _bytes(team.resident)
-            if wave and (not self._gpu or size > left or any(team.resident is other.resident for other in wave)):
+            if wave and (not self._gpu or size > left or any(team.track is other.track for other in wave)):
                 yield wave
                 wave = []
             left = (left if wave else self._room) - size
@@ -91,12 +101,14 @@ class Roster:
 
     def make_room(self, wave: Sequence[Team]) -> None:
         """Give back what is kept for others, if it leaves too little for these; who worked last stays longest."""
-        coming = {team.resident: team.room for team in wave}
-        left = self._room - sum(room * _bytes(resident) for resident, room in coming.items())
+        coming: dict[Resident, set[int]] = {}
+        for team in wave:
+            coming.setdefault(team.resident, set()).add(team.room)
+        left = self._room - sum(sum(rooms) * _bytes(resident) for resident, rooms in coming.items())
         for resident in sorted(self._residents.values(), key=lambda one: -one.used):
-            kept = resident.clients(but=coming.get(resident, 0)) * _bytes(resident)
+            kept = resident.clients(but=coming.get(resident, ())) * _bytes(resident)
             if kept > max(left, 0):
-                resident.clear(but=coming.get(resident, 0))
+                resident.clear(but=coming.get(resident, ()))
             else:
                 left -= kept
         self._clock += 1
@@ -134,7 +146,7 @@ class Roster:
         return self._residents[architecture.key]
 
     def _team(self, resident: Resident, jobs: Sequence[Job], received: Sequence[Received]) -> Team:
-        room = rounded_up(len(jobs)) if self._rounding else len(jobs)
+        room = power_above(len(jobs)) if self._rounding else len(jobs)
         return Team(resident, self._workshop, self._cache, jobs, received, room)
 
     def _say(self, note: str) -> None:

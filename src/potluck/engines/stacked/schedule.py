@@ -12,16 +12,17 @@ from potluck import draws
 from potluck.engines.batches import order_key, step_key, view_key
 from potluck.engines.stacked.transfer import sent
 
-_WIDTHS = 32
+_NARROWEST = 32
 
 
 def stable_width(largest: int, most: int) -> int:
     """How wide a batch is made whose largest part has so many samples: rounded up, to be the same in most rounds.
 
-    >>> stable_width(7, 64), stable_width(33, 64), stable_width(7, 10)
-    (32, 64, 10)
+    >>> stable_width(7, 64), stable_width(400, 512), stable_width(7, 10)
+    (32, 448, 10)
     """
-    return min(-(-largest // _WIDTHS) * _WIDTHS, most)
+    step = max(1 << max(largest.bit_length() - 3, 0), _NARROWEST)
+    return min(-(-largest // step) * step, most)
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Schedule:
         index: Position of each sample within its client's data, [steps, clients, width].
         rows: Where the sample is in the pool, likewise.
         keys: Its key for draws within the step, likewise.
-        views: Its key for the augmentation of each view, [views, steps, clients, width].
+        views: How it is augmented for each view, [views, steps, clients, width, numbers]; keys alone before planning.
         sizes: How many of the samples count, [steps, clients]; 0 where a client is out of batches.
     """
 
@@ -96,14 +97,15 @@ class Schedule:
     sizes: Tensor
 
     @classmethod
-    def empty(cls, steps: int, clients: int, width: int, views: int, device: torch.device) -> Schedule:
-        """Room for a schedule, in which nobody does anything."""
+    def empty(cls, steps: int, clients: int, width: int, views: int, like: Tensor) -> Schedule:
+        """Room for a schedule, in which nobody does anything, with plans of views that are ``like`` this one."""
 
         def zeros(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.int64, device=device)
+            return torch.zeros(shape, dtype=torch.int64, device=like.device)
 
         room = steps, clients, width
-        return cls(zeros(*room), zeros(*room), zeros(*room), zeros(views, *room), zeros(steps, clients))
+        plans = like.new_zeros(views, *room, *like.shape)
+        return cls(zeros(*room), zeros(*room), zeros(*room), plans, zeros(steps, clients))
 
     def take(self, other: Schedule, steps: range) -> None:
         """Copy some steps of another schedule here; clients that are only here do nothing."""

@@ -1,8 +1,8 @@
-"""The weights of many clients of one architecture, stacked along a new first dimension."""
+"""The weights of many clients of one architecture, a row of memory for each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -12,10 +12,10 @@ from potluck.contract import Received
 from potluck.contract.networks import check_fit
 from potluck.engines.demands import weights_among
 from potluck.engines.stacked.template import Template
-from potluck.engines.stacked.transfer import fetched, sent, sent_together
+from potluck.engines.stacked.transfer import fetched, sent, sent_together, staged
 
 _PORTION = 1 << 30
-"""Bytes that are fetched in one go."""
+"""Bytes that are fetched in one go: they take as much memory on the way."""
 
 
 class Stack:
@@ -27,21 +27,44 @@ class Stack:
 
     def __init__(self, template: Template, size: int, device: torch.device) -> None:
         self.template, self.size, self.device = template, size, device
-        self.weights = {
-            path: torch.zeros(size, *tensor.shape, dtype=tensor.dtype, device=device)
-            for path, tensor in template.own.items()
-        }
+        self.rows = template.layout.rows(size, device)
+        """What each client holds, as one row of bytes."""
+        self.weights = template.layout.views(self.rows)
         self.received: dict[str, Tensor] = {}
         self._arrived: dict[str, tuple[bool, torch.Size, torch.dtype]] = {}
-        self._slots: dict[tuple[str, str], Tensor] = {}
+        self._slots: dict[str, Tensor] = {}
 
-    def load(self, states: Sequence[State]) -> None:
-        """Take the weights of clients; those that are on the device already are copied there."""
-        expected = {path: self.template.own[first] for path, first in self.template.first.items()}
-        for state in states:
+    def load(self, held: Sequence[State | Tensor]) -> None:
+        """Take what clients hold: states of the CPU, or rows that are on the device already."""
+        if all(one is held[0] for one in held):
+            held = held[:1]
+        here = [row for row, one in enumerate(held) if isinstance(one, Tensor)]
+        away = [row for row, one in enumerate(held) if not isinstance(one, Tensor)]
+        if away:
+            arrived = self._sent([one for one in held if not isinstance(one, Tensor)])
+            if len(away) == len(held):
+                self.rows[: len(held)] = arrived
+            else:
+                self.rows.index_copy_(0, sent(torch.tensor(away), self.device), arrived)
+        for row in here:
+            one = held[row]
+            assert isinstance(one, Tensor)  # noqa: S101  (by what ``here`` is)
+            self.rows[row].copy_(one)
+        if len(held) < self.size:
+            self.rows[len(held) :] = self.rows[:1]
+
+    def _sent(self, states: Sequence[State]) -> Tensor:
+        """States of the CPU as rows on the device, in one transfer."""
+        layout, first = self.template.layout, self.template.first
+        expected = {path: self.template.own[own] for path, own in first.items()}
+        rows = staged((len(states), layout.bytes), torch.uint8, self.device)
+        layout.tidy(rows)
+        views = layout.views(rows)
+        for row, state in enumerate(states):
             check_fit(state, expected)
-        for path, target in self.weights.items():
-            _fill(target, [state[path] for state in states])
+            for path, view in views.items():
+                view[row].copy_(state[path])
+        return rows.to(self.device, non_blocking=True)
 
     def receive(self, received: Sequence[Received], shared: Sequence[str]) -> None:
         """Take what clients received, and load the weights of shared networks among it.
@@ -67,40 +90,28 @@ class Stack:
         for name in weights:
             self.weights[self.template.first[name]].copy_(self.received[name])
 
-    def slot(self, kind: str, path: str) -> Tensor:
-        """Memory of an optimiser, as large as the parameter at ``path``; all phases use the same."""
-        if (kind, path) not in self._slots:
-            self._slots[kind, path] = torch.zeros_like(self.weights[path])
-        return self._slots[kind, path]
+    def slots(self, kind: str) -> Tensor:
+        """Memory of an optimiser, as large as that of the weights and laid out alike; all phases use the same."""
+        if kind not in self._slots:
+            self._slots[kind] = torch.zeros_like(self.rows)
+        return self._slots[kind]
 
     def states(self, count: int) -> list[State]:
         """What each of the first ``count`` clients holds, on the CPU."""
-        held: list[State] = [{} for _ in range(count)]
-        for paths in self._portions():
-            for path, tensor in fetched({path: self.weights[path][:count] for path in paths}).items():
-                for client in range(count):
-                    held[client][path] = tensor[client].clone()
-        return [
-            {path: own[path] if path == first else own[first].clone() for path, first in self.template.first.items()}
-            for own in held
-        ]
+        held: list[State] = []
+        at_once = max(_PORTION // max(self.template.layout.bytes, 1), 1)
+        for start in range(0, count, at_once):
+            for row in fetched({"": self.rows[start : min(start + at_once, count)]})[""]:
+                own = self.template.layout.views(row.clone())
+                held.append({
+                    path: own[path] if path == first else own[first].clone()
+                    for path, first in self.template.first.items()
+                })  # fmt: skip
+        return held
 
-    def _portions(self) -> Iterator[list[str]]:
-        """Paths of weights that are fetched in one go; not all of them, for they take as much memory on the way."""
-        portion: list[str] = []
-        size = 0
-        for path, tensor in self.weights.items():
-            portion.append(path)
-            size += tensor.numel() * tensor.element_size()
-            if size >= _PORTION:
-                yield portion
-                portion, size = [], 0
-        if portion:
-            yield portion
-
-    def state(self, client: int) -> State:
+    def row(self, client: int) -> Tensor:
         """A copy of what one client holds, on the device."""
-        return {path: self.weights[first][client].clone() for path, first in self.template.first.items()}
+        return self.rows[client].clone()
 
 
 def alike(received: Sequence[Received]) -> bool:
@@ -111,16 +122,6 @@ def alike(received: Sequence[Received]) -> bool:
 
 def _fill(target: Tensor, parts: Sequence[Tensor]) -> None:
     """Put one tensor per client into the rows of ``target``; the first fills the rows that are left."""
-    if all(part is parts[0] for part in parts):
-        target.copy_(sent(parts[0], target.device))
-        return
-    here = [row for row, part in enumerate(parts) if part.device == target.device]
-    away = [row for row, part in enumerate(parts) if part.device != target.device]
-    for rows in (here, away):
-        if len(rows) == len(parts):
-            target[: len(parts)] = sent_together(parts, target.device)
-        elif rows:
-            places = sent(torch.tensor(rows), target.device)
-            target.index_copy_(0, places, sent_together([parts[row] for row in rows], target.device).to(target.dtype))
+    target[: len(parts)] = sent_together(parts, target.device)
     if len(parts) < len(target):
         target[len(parts) :] = target[:1]

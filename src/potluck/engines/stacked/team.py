@@ -16,6 +16,7 @@ from potluck.engines.stacked.cache import Cache
 from potluck.engines.stacked.evaluate import Reader
 from potluck.engines.stacked.resident import Resident
 from potluck.engines.stacked.stack import Stack
+from potluck.engines.stacked.track import Track
 from potluck.engines.stacked.transfer import fetched
 from potluck.engines.workshop import Workshop
 from potluck.metrics.accuracy import Evaluation, scores
@@ -47,20 +48,26 @@ class Team:
         return self.resident.setting
 
     @property
+    def track(self) -> Track:
+        """Where the clients step."""
+        return self.resident.track(self.room)
+
+    @property
     def stack(self) -> Stack:
-        """Where the clients are."""
-        return self.resident.stack(self.room)
+        """Where their weights are."""
+        return self.track.stack
 
     def load(self, shared: Sequence[str]) -> None:
         """Put what the clients hold on the device, and what they received, also as weights of ``shared`` networks."""
         self.stack.load([self._held(job) for job in self.jobs])
         self.stack.receive(self.received, shared)
 
-    def _held(self, job: Job) -> State:
+    def _held(self, job: Job) -> State | Tensor:
         held = job.held()
         if held is None:
             return self.workshop.initial(job.client.architecture)
-        return self.cache.get(job.client.id, held) or held
+        kept = self.cache.get(job.client.id, held)
+        return held if kept is None else kept
 
     def data(self, name: str) -> list[Examples]:
         """The data called ``name`` of each client; where they are missing, the first client by number is named."""

@@ -34,21 +34,35 @@ def cut(count: int, most: int) -> list[slice]:
     return [slice(start, stop) for start, stop in pairwise(ends)]
 
 
-def rounded_up(count: int) -> int:
-    """A number of clients that is likely to come again: at most a quarter more than there are.
+def in_powers(count: int, most: int) -> list[slice]:
+    """``count`` clients in parts of 1, 2, 4, 8 and so on, the largest first, none above ``most``.
 
-    >>> [rounded_up(count) for count in (1, 5, 9, 17, 100)]
-    [1, 5, 10, 20, 112]
+    >>> [part.stop - part.start for part in in_powers(7, 100)], [part.stop - part.start for part in in_powers(5, 3)]
+    ([4, 2, 1], [2, 2, 1])
     """
-    step = 1 << max(count.bit_length() - 3, 0)
-    return -(-count // step) * step
+    parts: list[slice] = []
+    start = 0
+    while start < count:
+        size = 1 << (min(count - start, max(most, 1)).bit_length() - 1)
+        parts.append(slice(start, start + size))
+        start += size
+    return parts
+
+
+def power_above(count: int) -> int:
+    """The power of two that has room for ``count`` clients.
+
+    >>> [power_above(count) for count in (1, 2, 3, 17)]
+    [1, 2, 4, 32]
+    """
+    return 1 << max(count - 1, 0).bit_length()
 
 
 def halved(count: int, room: int) -> int:
     """The smallest of ``room``, its half, the half of that and so on that has room for ``count`` clients.
 
-    >>> [halved(count, 20) for count in (20, 11, 10, 3, 1)]
-    [20, 20, 10, 3, 1]
+    >>> [halved(count, 16) for count in (16, 9, 8, 3, 1)]
+    [16, 16, 8, 4, 1]
     """
     while room > 1 and -(-room // 2) >= count:
         room = -(-room // 2)

@@ -12,7 +12,9 @@ from potluck.contract import Batch, Networks, Phase, Received, Task
 from potluck.contract.networks import named_tensors
 from potluck.engines.precision import Precision
 from potluck.engines.randomness import CounterDropout
+from potluck.engines.stacked.layout import Layout
 from potluck.engines.stacked.norm import Norms
+from potluck.engines.stacked.operations import Operations
 
 Weights = Mapping[str, Tensor]
 """Parameters and buffers by path: of one client, or of all clients of a stack with one more dimension in front."""
@@ -42,13 +44,14 @@ class Template:
             for path, tensor in named_tensors(name, module.requires_grad_(False)):
                 self.first[path] = known.setdefault(id(tensor), path)
                 self.own.setdefault(self.first[path], tensor)
+        self.layout = Layout(self.own)
         for name, module in self.modules.items():
             self.norms.take_over(name, module, self.first)
 
     @property
     def bytes(self) -> int:
         """Size of what one client holds."""
-        return sum(tensor.numel() * tensor.element_size() for tensor in self.own.values())
+        return self.layout.bytes
 
     def parameters(self, names: Sequence[str]) -> list[str]:
         """First paths of all parameters of the networks ``names``."""
@@ -66,7 +69,8 @@ class Template:
 
     def loss(self, phase: Phase, weights: Weights, batch: Batch, received: Received) -> tuple[Tensor, Weights]:
         """The loss of one client in a step, and its new statistics of batch norm."""
-        with self.norms.seeing(batch.weight) as norms, CounterDropout(batch.key), self._precision.loss():
+        seeing, precise = self.norms.seeing(batch.weight), self._precision.loss()
+        with seeing as norms, Operations(), CounterDropout(batch.key), precise:
             return phase.loss(self.networks(weights), batch, received), norms.updates
 
 

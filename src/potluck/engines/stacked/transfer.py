@@ -18,12 +18,17 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device)
 
 
+def staged(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Memory of the CPU for what will be sent to the device."""
+    return torch.empty(shape, dtype=dtype, pin_memory=device.type == "cuda")
+
+
 def sent_together(parts: Sequence[Tensor], device: torch.device) -> Tensor:
     """Tensors of one shape, stacked, on the device; those of the CPU in one transfer."""
     if parts[0].device.type != "cpu" or device.type != "cuda":
         return torch.stack(list(parts)).to(device)
-    staged = torch.empty(len(parts), *parts[0].shape, dtype=parts[0].dtype, pin_memory=True)
-    return torch.stack(list(parts), out=staged).to(device, non_blocking=True)
+    together = staged((len(parts), *parts[0].shape), parts[0].dtype, device)
+    return torch.stack(list(parts), out=together).to(device, non_blocking=True)
 
 
 def fetched(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -152,7 +152,7 @@ def _stacked_step(stage: _Stage, phase: Phase, untouched: frozenset[str], traini
     program = Program(stage.stack, phase, untouched, training, Transform(), room, Studio(_CPU))
     rows = torch.arange(_ALL)
     index, places, keys = (table.expand(1, 2, -1) for table in (stage.index, rows, stage.keys))
-    views = keys.expand(phase.views if phase.augmented else 0, -1, -1, -1)
+    views = Transform().plan(keys.expand(phase.views if phase.augmented else 0, -1, -1, -1), stage.task.shape)
     schedule = Schedule(index, places, keys, views, sizes=torch.tensor([[_REAL, 0]]))
     program.load(phase, Pool(stage.x, stage.y, rows.unsqueeze(0)), schedule, range(1), 1.0)
     program.step()

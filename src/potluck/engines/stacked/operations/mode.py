@@ -1,0 +1,70 @@
+"""Puts our operations in the place of PyTorch's, wherever a network calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from potluck.engines.stacked.operations.convolution import Convolution, Shape
+from potluck.engines.stacked.operations.pooling import MaxPooling
+
+Pair = int | Sequence[int]
+
+
+class Operations(TorchFunctionMode):
+    """While active, convolutions and max-pooling of images compute what they do in a way that stacks well."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Stand in for some functions."""
+        kwargs = kwargs or {}
+        result = _OURS[func](*args, **kwargs) if func in _OURS else None
+        return func(*args, **kwargs) if result is None else result
+
+
+def _convolved(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Pair = 1, padding: Pair | str = 0,
+    dilation: Pair = 1, groups: int = 1,
+) -> Tensor | None:  # fmt: skip
+    if input.ndim != 4 or isinstance(padding, str):
+        return None
+    kind = input.device.type
+    if torch.is_autocast_enabled(kind):
+        # Which PyTorch does for its own convolutions alone.
+        low = torch.get_autocast_dtype(kind)
+        input, weight, bias = input.to(low), weight.to(low), None if bias is None else bias.to(low)
+    shape = Shape(_pair(stride), _pair(padding), _pair(dilation), groups)
+    result: Tensor = Convolution.apply(input, weight, bias, shape)  # type: ignore[no-untyped-call]  # PyTorch's own
+    return result
+
+
+def _pooled(
+    input: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
+) -> Tensor | None:  # fmt: skip
+    window = _pair(kernel_size)
+    apart = stride is None or stride == [] or _pair(stride) == window
+    plain = _pair(padding) == (0, 0) and _pair(dilation) == (1, 1) and not ceil_mode and not return_indices
+    if not apart or not plain or input.ndim != 4:
+        return None
+    result: Tensor = MaxPooling.apply(input, window)  # type: ignore[no-untyped-call]  # PyTorch's own
+    return result
+
+
+def _pair(value: Pair) -> tuple[int, int]:
+    if isinstance(value, int):
+        return value, value
+    first, second = (*value, *value)[:2]
+    return int(first), int(second)
+
+
+_OURS: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
+    torch.conv2d: _convolved, torch.max_pool2d: _pooled, F.max_pool2d: _pooled,
+}  # fmt: skip
+"""What stands in for what; none of them if it gives nothing."""

@@ -1,0 +1,72 @@
+"""Where a number of clients of one architecture step together: their stack, the programs they follow, and a stream."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from potluck.contract import Phase
+from potluck.engines.base import Setting
+from potluck.engines.stacked.capture import Studio
+from potluck.engines.stacked.program import Program, Room
+from potluck.engines.stacked.stack import Stack
+from potluck.engines.stacked.template import Template
+
+_PROGRAMS = 48
+"""How many are kept: some widths of batches, for each phase, and for each number of clients that are still at work."""
+
+
+class Track:
+    """Room for ``size`` clients of one architecture. What is done here is done in turn; tracks run side by side.
+
+    Args:
+        setting: What all clients have in common.
+        template: Their networks.
+        size: How many clients.
+        known: Names of steps that were recorded before, on any track.
+    """
+
+    def __init__(self, setting: Setting, template: Template, size: int, known: set[Hashable]) -> None:
+        self._setting = setting
+        self.stack = Stack(template, size, setting.device)
+        self._studio = Studio(setting.device, known)
+        self._stream = _stream(setting.device)
+        self._programs: OrderedDict[Hashable, Program] = OrderedDict()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """While active, everything is done on the stream of this track."""
+        with torch.cuda.stream(self._stream), self._setting.precision.working():  # the stream may be none
+            yield
+
+    def wait(self) -> None:
+        """Let the stream of this track wait for what was begun before."""
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream(self._setting.device))
+
+    def program(self, name: Hashable, phase: Phase, untouched: frozenset[str], room: Room) -> Program:
+        """A program with room for so much.
+
+        Args:
+            name: What is the same for the phase in every round.
+            phase: As it is in this one.
+            untouched: Parameters of learning networks that its loss does not reach.
+            room: For how much.
+        """
+        key = (name, room)
+        if key not in self._programs:
+            setting = self._setting
+            while len(self._programs) >= _PROGRAMS:
+                self._programs.popitem(last=False)
+            self._programs[key] = Program(
+                self.stack, phase, untouched, setting.training, setting.transform, room, self._studio, name
+            )
+        self._programs.move_to_end(key)
+        return self._programs[key]
+
+
+def _stream(device: torch.device) -> torch.cuda.Stream | None:
+    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # PyTorch's

@@ -1,0 +1,97 @@
+"""Operations of stacked clients against PyTorch's own, one client at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from potluck.engines.stacked.operations import Operations
+
+CLIENTS = 3
+CONVOLUTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "padded": {"padding": 1},
+    "padded by more than the filter": {"padding": (3, 0)},
+    "with strides": {"stride": (2, 1), "padding": (0, 2)},
+    "dilated": {"dilation": 2},
+    "in groups": {"groups": 2},
+    "same": {"padding": "same"},
+}
+
+
+def numbers(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def gradients(function: Callable[..., Tensor], *given: Tensor) -> tuple[Tensor, ...]:
+    """Gradients of a made-up loss by all that is given."""
+    return torch.func.grad(lambda *tensors: function(*tensors).sin().sum(), tuple(range(len(given))))(*given)  # type: ignore[no-any-return]
+
+
+def assert_stacks(function: Callable[..., Tensor], *given: Tensor, dims: tuple[int | None, ...] | None = None) -> None:
+    """Under vmap, with our operations, everything is as it is client by client, with PyTorch's."""
+
+    def ours(*tensors: Tensor) -> tuple[Tensor, ...]:
+        with Operations():
+            return function(*tensors), *gradients(function, *tensors)
+
+    dims = dims or (0,) * len(given)
+    found = torch.func.vmap(ours, in_dims=dims)(*given)
+    for client in range(CLIENTS):
+        own = [one if dim is None else one.select(dim, client) for one, dim in zip(given, dims, strict=True)]
+        for one, other in zip(found, (function(*own), *gradients(function, *own)), strict=True):
+            assert torch.allclose(one[client], other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", CONVOLUTIONS)
+@pytest.mark.parametrize("biased", [True, False])
+def test_convolutions(kind: str, biased: bool) -> None:
+    torch.manual_seed(0)
+    settings = CONVOLUTIONS[kind]
+    x, weight = numbers(CLIENTS, 4, 2, 8, 7), numbers(CLIENTS, 6, 2 // settings.get("groups", 1), 3, 3)
+    if biased:
+        assert_stacks(lambda *given: F.conv2d(*given, **settings), x, weight, numbers(CLIENTS, 6))
+    else:
+        assert_stacks(lambda *given: F.conv2d(*given, **settings), x, weight)
+
+
+def test_what_clients_have_in_common_or_in_another_dimension() -> None:
+    torch.manual_seed(0)
+    assert_stacks(F.conv2d, numbers(4, 2, 8, 7), numbers(CLIENTS, 6, 2, 3, 3), dims=(None, 0))
+    assert_stacks(F.conv2d, numbers(4, CLIENTS, 2, 8, 7), numbers(6, 2, 3, 3), dims=(1, None))
+
+
+@pytest.mark.parametrize("window", [2, (3, 2)])
+def test_pooling(window: int | tuple[int, int]) -> None:
+    x = torch.randint(
+        0, 4, (CLIENTS, 4, 2, 7, 9), generator=torch.Generator().manual_seed(0)
+    ).double()  # many are equal
+    assert_stacks(lambda one: F.max_pool2d(one, window), x)
+    assert_stacks(lambda one: torch.max_pool2d(one, window), x)
+    assert_stacks(lambda one: F.max_pool2d(one, 3, stride=1, padding=1), x)
+    assert_stacks(lambda one: F.max_pool2d(one, 2, return_indices=True)[0], x)
+
+
+def test_gradients_that_nobody_asks_for_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("nobody asked for this")
+
+    x, weight = numbers(CLIENTS, 4, 2, 8, 7), numbers(CLIENTS, 6, 2, 3, 3)
+    for wanted, unwanted in ((1, "input_gradient"), (0, "weight_gradient")):
+        with monkeypatch.context() as patch, Operations():
+            patch.setattr(f"potluck.engines.stacked.operations.convolution.{unwanted}", refuse)
+            torch.func.vmap(torch.func.grad(lambda a, b: F.conv2d(a, b).sum(), wanted))(x, weight)
+
+
+def test_half_precision_is_as_pytorch_has_it() -> None:
+    x, weight, bias = (one.float() for one in (numbers(4, 2, 8, 7), numbers(6, 2, 3, 3), numbers(6)))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        expected = F.conv2d(x, weight, bias)
+        with Operations():
+            found = F.conv2d(x, weight, bias)
+    assert found.dtype == torch.bfloat16 and torch.equal(found, expected)
