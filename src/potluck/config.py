@@ -23,7 +23,7 @@ class FederationConfig(Training):
     fraction: float = Field(1.0, gt=0, le=1, description="share of the clients that take part in a round (C)")
     seed: int = Field(0, ge=0, lt=2**63, description="the one seed of every random draw")
     engine: str = Field("auto", description="where clients execute: auto, loop or stacked")
-    device: str = Field("auto", description="cpu, cuda, cuda:1 or auto")
+    device: str = Field("auto", description="cpu, cuda, cuda:1 or auto; or several, as in cuda:0,cuda:1")
     precision: Literal["auto", "float32", "tf32", "bf16", "float64"] = Field(
         "auto", description="numbers to compute in: auto (tf32 on a GPU, else float32), float32, tf32, bf16 or float64"
     )

@@ -21,7 +21,7 @@ from potluck.client import Client, Samples
 from potluck.config import FederationConfig
 from potluck.contract import Round
 from potluck.data.transform import Transform
-from potluck.engines import Engine, Job, Outcome, Setting, find_device, make_engine
+from potluck.engines import Engine, Job, Outcome, Setting, find_devices, make_engine
 from potluck.engines.precision import Precision
 from potluck.errors import (
     ConfigError,
@@ -58,7 +58,7 @@ class Federation:
         fraction: Share of the clients that take part in a round.
         seed: The one seed of every random draw.
         engine: Where clients execute: ``loop``, ``stacked`` or ``auto``.
-        device: ``cpu``, ``cuda``, ``cuda:1`` or ``auto``.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``auto``; several, as in ``cuda:0,cuda:1``, share the clients.
         out: Folder of the run; without one, everything stays in memory.
         public: Samples that everybody may see, for algorithms that need them.
         transform: How inputs are normalised and augmented; by default they are used as they are.
@@ -93,7 +93,8 @@ class Federation:
             raise ConfigError("clients: give a list of them, even of one.")
         self.clients = list(clients)
         self.cohort_size = cohort_size(len(self.clients), self.config.fraction)
-        where = self.device = find_device(self.config.device)
+        self.devices = find_devices(self.config.device)
+        where = self.device = self.devices[0]
         task = common_task(self.clients, self.algorithm)
         self._members = admit(self.clients, self.algorithm, seed, where)
         seen = public_samples(public, self.algorithm, task)
@@ -108,7 +109,7 @@ class Federation:
             precision=Precision.of(self.config.precision, where),
             public=None if seen is None else seen.to(where),
         )
-        self.engine: Engine = make_engine(self.config.engine, setting)
+        self.engine: Engine = make_engine(self.config.engine, setting, self.devices)
         self.setting = setting
         self._record = RunRecord(Path(out) if out is not None else None, config or self._plain_config())
         self.history = History()

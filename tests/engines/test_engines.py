@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from potluck import engines
-from potluck.engines import Engine, Setting, find_device, make_engine
+from potluck.engines import Engine, Setting, find_devices, make_engine
 from potluck.engines.loop import Loop
 from potluck.engines.stacked import Stacked
 from potluck.errors import ConfigError
@@ -37,24 +37,24 @@ def test_an_unknown_engine_is_refused_with_the_nearest() -> None:
 
 
 def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert find_device("cpu") == torch.device("cpu")
+    assert find_devices("cpu") == [torch.device("cpu")]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert find_device("auto") == torch.device("cpu")
+    assert find_devices("auto") == [torch.device("cpu")]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert find_device("auto") == torch.device("cuda")
-    assert find_device("cuda:1") == torch.device("cuda:1")
+    assert find_devices("auto") == [torch.device("cuda")]
+    assert find_devices("cuda:1") == [torch.device("cuda:1")]
     with pytest.raises(ConfigError, match="'cuda:2' is not there: this machine has 2 usable GPUs"):
-        find_device("cuda:2")
+        find_devices("cuda:2")
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="0 usable GPUs"):
-        find_device("cuda")
+        find_devices("cuda")
 
 
 @pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "meta", "mps"])
 def test_an_unknown_device_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="give cpu, cuda, cuda:1 or auto"):
-        find_device(name)
+        find_devices(name)

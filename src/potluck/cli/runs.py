@@ -51,7 +51,9 @@ def run(
     engine: Annotated[
         str | None, typer.Option(help=r"Where clients execute: loop, stacked or auto. \[default: auto]")
     ] = None,
-    device: Annotated[str | None, typer.Option(help=r"cpu, cuda, cuda:1 or auto. \[default: auto]")] = None,
+    device: Annotated[
+        str | None, typer.Option(help=r"cpu, cuda, cuda:1 or auto; or several, as in cuda:0,cuda:1. \[default: auto]")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help=r"Folder of the run. \[default: runs/<method>-<time>]")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,

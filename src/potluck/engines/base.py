@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import ClassVar
 
@@ -56,6 +56,11 @@ class Job:
     client: Client
     held: Callable[[], State | None]
     payload: Payload
+
+    def read(self) -> Job:
+        """The same work, with what the client holds read now, for whoever may not read it later."""
+        state = self.held()
+        return replace(self, held=lambda: state)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from queue import SimpleQueue
 from threading import Lock
 from typing import ClassVar, TypeVar
@@ -14,7 +13,6 @@ from typing import ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
-from potluck.algorithms.uploads import State
 from potluck.contract import Round
 from potluck.engines.base import Engine, Job, Outcome, Setting
 from potluck.engines.worker import Worker
@@ -89,7 +87,7 @@ class Loop(Engine):
             try:
                 for job in jobs:
                     # States are read here, by one thread, and no more of them than are about to be used.
-                    waiting.append(pool.submit(task, replace(job, held=_ready(job.held()))))
+                    waiting.append(pool.submit(task, job.read()))
                     if len(waiting) > workers:
                         yield waiting.popleft().result()
                 while waiting:
@@ -97,10 +95,6 @@ class Loop(Engine):
             finally:
                 for future in waiting:
                     future.cancel()
-
-
-def _ready(state: State | None) -> Callable[[], State | None]:
-    return lambda: state
 
 
 @contextmanager

@@ -34,8 +34,8 @@ def announce(console: Console, config: RunConfig, federation: Federation) -> Non
         "samples": f"{_span(samples)} to train on, {_span(tests)} to test on, per client",
         "training": f"{_count(config.rounds, 'round')} of {_count(config.epochs, 'epoch')}, "
         f"batches of {config.batch_size}, {config.optimizer} at {config.learning_rate}",
-        "engine": f"{federation.engine.name} on {federation.device}, {federation.setting.precision.name}, "
-        f"seed {config.seed}",
+        "engine": f"{federation.engine.name} on {', '.join(map(str, federation.devices))}, "
+        f"{federation.setting.precision.name}, seed {config.seed}",
         "notes": " ".join(federation.prepare()),
     }
     for name, text in lines.items():
