@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -14,8 +15,8 @@ from potluck.run.files import read_tensors, write_tensors
 Version = tuple[int, int]
 """The round in which a client's state was made, and the checksum of its file."""
 
-MEMORY = 256 << 20
-"""Bytes of client states that are kept in memory when there is a folder for the rest."""
+_LEAST, _MOST, _SHARE = 256 << 20, 1 << 30, 64
+"""Bytes of client states that are kept in memory when there is a folder for the rest: a part of what the machine has."""
 
 _OURS = re.compile(r"round-[0-9]{5,}\.safetensors|\..*\.part")
 """Files that are written here, whole or half; any others in a client's folder are not ours to delete."""
@@ -29,12 +30,12 @@ class ClientStates:
 
     Args:
         folder: Where states go when memory is full; ``None`` keeps them all in memory.
-        memory: How many bytes may stay in memory when there is a folder.
+        memory: How many bytes may stay in memory when there is a folder; by default as many as suit the machine.
     """
 
-    def __init__(self, folder: Path | None, memory: int = MEMORY) -> None:
+    def __init__(self, folder: Path | None, memory: int | None = None) -> None:
         self._folder = folder
-        self._room = memory
+        self._room = _suitable() if memory is None else memory
         self._rounds: dict[int, int] = {}
         self._staged: dict[int, int] = {}
         self._memory: OrderedDict[tuple[int, int], State] = OrderedDict()
@@ -139,6 +140,15 @@ class ClientStates:
     def _write(self, entry: tuple[int, int]) -> None:
         if entry not in self._written and self._folder is not None:
             self._written[entry] = write_tensors(self._path(entry), self._memory[entry])
+
+
+def _suitable() -> int:
+    """How much memory to take for states."""
+    try:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not on every system
+        return _LEAST
+    return min(max(whole // _SHARE, _LEAST), _MOST)
 
 
 def _size(state: State) -> int:
