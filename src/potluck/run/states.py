@@ -16,7 +16,7 @@ Version = tuple[int, int]
 """The round in which a client's state was made, and the checksum of its file."""
 
 _LEAST, _MOST, _SHARE = 256 << 20, 1 << 30, 64
-"""Bytes of client states that are kept in memory when there is a folder for the rest: a part of what the machine has."""
+"""Bytes of client states kept in memory when there is a folder for the rest: a share of what the machine has."""
 
 _OURS = re.compile(r"round-[0-9]{5,}\.safetensors|\..*\.part")
 """Files that are written here, whole or half; any others in a client's folder are not ours to delete."""
