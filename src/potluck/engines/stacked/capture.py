@@ -12,7 +12,7 @@ import torch
 
 _log = logging.getLogger("potluck")
 _WARM_UP = 2
-"""Steps before a first recording, in which libraries are loaded and constants copied, which no recording may do."""
+"""Steps before a first recording. In these, libraries are loaded and constants copied, which no recording may do."""
 
 
 @contextmanager
@@ -44,22 +44,12 @@ class Studio:
         """The recording of ``step``; ``None`` where it cannot be recorded.
 
         Args:
-            name: What it does. The first of a name is run a few times before.
+            name: What it does. It is run before it is recorded, and the first of its name more than once.
             step: What to record.
         """
-        if name in self._known and (recording := self._recorded(step)) is not None:
-            return recording
-        for _ in range(_WARM_UP):
+        for _ in range(1 if name in self._known else _WARM_UP):
             step()
-        recording = self._recorded(step)
-        if recording is not None:
-            self._known.add(name)
-        elif self.records:
-            _log.info("steps are launched one operation at a time, for they cannot be recorded: %s", self._reason)
-            self.records = False
-        return recording
-
-    def _recorded(self, step: Callable[[], None]) -> Callable[[], None] | None:
+        self._known.add(name)
         graph = torch.cuda.CUDAGraph()
         try:
             with _nothing_collected(), torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()):
@@ -69,7 +59,10 @@ class Studio:
         except RuntimeError as error:
             if isinstance(error.__context__, torch.cuda.OutOfMemoryError):
                 raise error.__context__ from None  # ending the recording failed because of this
-            self._reason = str(error).strip().split("\n")[0]
+            if self.records:
+                reason = str(error).strip().split("\n")[0]
+                _log.info("steps are launched one operation at a time, for they cannot be recorded: %s", reason)
+            self.records = False
             return None
         replay: Callable[[], None] = graph.replay
         return replay

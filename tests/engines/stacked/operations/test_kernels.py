@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,6 +13,8 @@ from torch import Tensor
 pytest.importorskip("triton", reason="there is no compiler for kernels")
 
 from potluck.data.transform import Transform
+from potluck.engines.stacked.operations import stacked
+from potluck.engines.stacked.operations.convolution import Shape
 from potluck.engines.stacked.operations.kernels import augmentation, convolution, pooling
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -78,3 +83,30 @@ def test_augmentation_is_the_same_to_the_bit() -> None:
     assert constants is not None
     found = augmentation.release(x, rows, transform.plan(keys, (3, 32, 32)), constants)
     assert torch.equal(found, transform.augmented(x[rows], keys, torch.float32))
+
+
+@pytest.mark.parametrize("broken", [None, "convolve", "input_gradient", "weight_gradient"])
+def test_kernels_are_compared_with_pytorch_before_they_are_used(
+    broken: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernels = SimpleNamespace(
+        convolve=convolution.convolve, input_gradient=convolution.input_gradient,
+        weight_gradient=convolution.weight_gradient,
+    )  # fmt: skip
+    if broken is not None:
+        right = getattr(kernels, broken)
+
+        def wrong(*given: Any) -> Any:
+            result = right(*given)
+            (result[0] if isinstance(result, tuple) else result).view(-1)[0] += 100
+            return result
+
+        setattr(kernels, broken, wrong)
+    monkeypatch.setattr(stacked, "usable", lambda _: kernels)
+    monkeypatch.setattr(stacked, "compiled", lambda: kernels)
+    stacked._right.cache_clear()
+    x, weight = numbers(2, 3, 2, 6, 5), numbers(2, 4, 2, 3, 3)
+    fitting = stacked._fitting(x, x.shape[2:], weight.shape[1:], Shape((1, 1), (0, 1)))
+    stacked._right.cache_clear()
+    assert fitting is (kernels if broken is None else None)
+    assert [record.levelname for record in caplog.records] == ([] if broken is None else ["WARNING"])

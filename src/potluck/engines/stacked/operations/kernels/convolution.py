@@ -15,6 +15,8 @@ from torch import Tensor
 
 _FEW_OUTPUTS, _FEW_INPUTS, _SOME_OUTPUTS = 4, 100, 16
 """Up to so many channels of outputs are summed up directly, and of few inputs each, up to so many."""
+_QUICK = 150
+"""Products that are written out one by one: of more, only a row at a time."""
 _FEW_SUMS = 32
 """Up to so many gradients, those by a row of all filters, are summed up directly."""
 _PROGRAMS = 528
@@ -235,7 +237,7 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int,
     few = channels * kernel[0] * kernel[1] <= _FEW_INPUTS
     if outputs <= (_SOME_OUTPUTS if few else _FEW_OUTPUTS):
         # All rows of a filter at once, unless that would take long to compile.
-        at_once, rows = 256, kernel[0] if outputs <= _FEW_OUTPUTS else 1
+        at_once, rows = 256, kernel[0] if outputs * kernel[0] * kernel[1] <= _QUICK else 1
         _direct[triton.cdiv(pixels, at_once), clients](*given, *shape, PIXELS=at_once, ROWS=rows, num_warps=4)
         return out
     at_once, block, some = 64, _block(outputs), 16 if any(padding) else 32
