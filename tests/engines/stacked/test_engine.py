@@ -436,6 +436,7 @@ def test_trying_a_step_to_record_it_changes_nothing(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("potluck.engines.stacked.track.Studio", Replaying)
     assert_as_loop(given(**ADAM), members(), rounding=True, cache=1 << 20)
     assert_as_loop(given(), members(), rounding=True)
+    assert_as_loop(given(epochs=1, batch_size=100), members(), rounding=True)  # a single step
 
 
 def test_a_step_that_cannot_be_recorded_is_made_as_it_is(

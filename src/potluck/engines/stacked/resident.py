@@ -95,7 +95,8 @@ class Resident:
 
     def program(self, size: int, number: int, phase: Phase, clients: int, width: int, steps: int) -> Program:
         """A program for the first ``clients`` of ``size``, with room for so many samples of each, and steps."""
-        room = Room(clients, width, 1 << max(steps - 1, 0).bit_length())
+        # At least four steps: so many are tried before they are recorded.
+        room = Room(clients, width, 1 << max(steps - 1, 3).bit_length())
         name = _signature(number, phase)
         return self.track(size).program(name, phase, self._verdicts[name].untouched, room)
 

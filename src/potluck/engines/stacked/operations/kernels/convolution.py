@@ -237,7 +237,9 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int,
     few = channels * kernel[0] * kernel[1] <= _FEW_INPUTS
     if outputs <= (_SOME_OUTPUTS if few else _FEW_OUTPUTS):
         # All rows of a filter at once, unless that would take long to compile.
-        at_once, rows = 256, kernel[0] if outputs * kernel[0] * kernel[1] <= _QUICK else 1
+        rows = kernel[0] if outputs * kernel[0] * kernel[1] <= _QUICK else 1
+        # One pixel for each of 128 threads in that case: of two, Triton 3.6 has read those beyond the padding as well.
+        at_once = 128 if rows == 1 and any(padding) else 256
         _direct[triton.cdiv(pixels, at_once), clients](*given, *shape, PIXELS=at_once, ROWS=rows, num_warps=4)
         return out
     at_once, block, some = 64, _block(outputs), 16 if any(padding) else 32
