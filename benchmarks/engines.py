@@ -14,6 +14,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 
@@ -107,9 +108,19 @@ def _federation(
     return Federation(config.method(), make_clients(config, source), transform=transform, **plain)
 
 
+class _Enough(Exception):
+    """A round is over."""
+
+
 def _timed(federation: Federation) -> Callable[[int], float]:
+    def watch(event: dict[str, object]) -> None:
+        if event["event"] == "round":
+            raise _Enough
+
     def run(number: int) -> float:
-        federation.run(number, watch=lambda _event: None)
+        # One round of a run that would be longer: in the last round of a run all clients are evaluated.
+        with suppress(_Enough):
+            federation.run(number + 1, watch=watch)
         seconds: float = federation.history.rounds[-1]["seconds"]
         return seconds
 
