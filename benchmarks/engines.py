@@ -108,18 +108,18 @@ def _federation(
     return Federation(config.method(), make_clients(config, source), transform=transform, **plain)
 
 
-class _Enough(Exception):
-    """A round is over."""
+class _RoundOverError(Exception):
+    """Ends a run after the round that was to be timed."""
 
 
 def _timed(federation: Federation) -> Callable[[int], float]:
     def watch(event: dict[str, object]) -> None:
         if event["event"] == "round":
-            raise _Enough
+            raise _RoundOverError
 
     def run(number: int) -> float:
         # One round of a run that would be longer: in the last round of a run all clients are evaluated.
-        with suppress(_Enough):
+        with suppress(_RoundOverError):
             federation.run(number + 1, watch=watch)
         seconds: float = federation.history.rounds[-1]["seconds"]
         return seconds
