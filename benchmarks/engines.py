@@ -128,11 +128,14 @@ def _timed(federation: Federation) -> Callable[[int], float]:
 
 
 def _research(method: str, federation: Federation, batch: int, arguments: argparse.Namespace) -> Callable[[int], float]:
-    """Rounds of research code with the samples of the same clients; it only trains, where engines also evaluate."""
+    """Rounds of research code with the samples of the same clients."""
 
     def run(number: int) -> float:
         cohort = [federation.clients[client] for client in federation.cohort(number)]
-        members = research.clients([(c.train.x, c.train.y) for c in cohort], assignment(MODELS), batch)
+        train = [(client.train.x, client.train.y) for client in cohort]
+        test = [(client.test.x, client.test.y) for client in cohort]
+        names = assignment(MODELS)
+        members = research.clients(train, test, [names[client.id % len(names)] for client in cohort], batch)
         begin = time.perf_counter()
         if method == "pfedes":
             research.pfedes(members, arguments.epochs, 2 * arguments.epochs)
