@@ -15,6 +15,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 
@@ -103,9 +104,19 @@ def _federation(
     return Federation(config.method(), make_clients(config, source), transform=transform, **plain)
 
 
+class _RoundOverError(Exception):
+    """Ends a run after the round that was to be timed."""
+
+
 def _timed(federation: Federation) -> Callable[[int], float]:
+    def watch(event: dict[str, object]) -> None:
+        if event["event"] == "round":
+            raise _RoundOverError
+
     def run(number: int) -> float:
-        federation.run(number, watch=lambda _event: None)
+        # One round of a run that would be longer: in the last round of a run all clients are evaluated.
+        with suppress(_RoundOverError):
+            federation.run(number + 1, watch=watch)
         seconds: float = federation.history.rounds[-1]["seconds"]
         return seconds
 
@@ -113,11 +124,14 @@ def _timed(federation: Federation) -> Callable[[int], float]:
 
 
 def _research(method: str, federation: Federation, batch: int, arguments: argparse.Namespace) -> Callable[[int], float]:
-    """Rounds of research code with the samples of the same clients; it only trains, where engines also evaluate."""
+    """Rounds of research code with the samples of the same clients."""
 
     def run(number: int) -> float:
         cohort = [federation.clients[client] for client in federation.cohort(number)]
-        members = research.clients([(c.train.x, c.train.y) for c in cohort], assignment(MODELS), batch)
+        train = [(client.train.x, client.train.y) for client in cohort]
+        test = [(client.test.x, client.test.y) for client in cohort]
+        names = assignment(MODELS)
+        members = research.clients(train, test, [names[client.id % len(names)] for client in cohort], batch)
         begin = time.perf_counter()
         if method == "pfedes":
             research.pfedes(members, arguments.epochs, 2 * arguments.epochs)

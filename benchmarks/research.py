@@ -1,7 +1,9 @@
 """A round as research code usually runs it: the yardstick for Potluck's engines.
 
 One client after another, each with a DataLoader over its own images, every image transformed by itself; networks that
-are meant to be frozen are differentiated all the same, and nothing is laid out for the processor.
+are meant to be frozen are differentiated all the same, nothing is laid out for the processor, and each ReLU stands
+before its pooling. Every client is tested on its own test images after it has trained, as the code released with pFedES
+and FedGH does; engines look at its validation images, too.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from benchmarks.per_image import release_alone
-from potluck.models import build, same_size_extractor, split
+from benchmarks.per_image import release_alone, to_tensor
+from potluck.models import same_size_extractor
+from potluck.models.cnn import CNN
 
 _SHAPE, _CLASSES = (3, 32, 32), 10
 
@@ -25,7 +28,8 @@ _SHAPE, _CLASSES = (3, 32, 32), 10
 class PerImage(Dataset[tuple[Tensor, int]]):
     """Images of one client, transformed one at a time."""
 
-    def __init__(self, x: Tensor, y: Tensor) -> None:
+    def __init__(self, x: Tensor, y: Tensor, transform: Callable[[Image.Image], Tensor]) -> None:
+        self._transform = transform
         self._pictures = x.permute(0, 2, 3, 1).contiguous().numpy()
         self._labels = y.tolist()
 
@@ -34,7 +38,27 @@ class PerImage(Dataset[tuple[Tensor, int]]):
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         """One transformed image, and its label."""
-        return release_alone(Image.fromarray(self._pictures[index])), self._labels[index]
+        return self._transform(Image.fromarray(self._pictures[index])), self._labels[index]
+
+
+class Network(nn.Module):
+    """One of CNN-1 to CNN-5, its forward pass as the papers have it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.layers = CNN(int(name.removeprefix("cnn-")), _SHAPE, _CLASSES)
+
+    def body(self, x: Tensor) -> Tensor:
+        """All layers but the last."""
+        layers = self.layers
+        x = F.max_pool2d(F.relu(layers.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(layers.conv2(x)), 2)
+        return F.relu(layers.fc2(F.relu(layers.fc1(x.flatten(1)))))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores of a batch of images."""
+        logits: Tensor = self.layers.fc3(self.body(x))
+        return logits
 
 
 @dataclass
@@ -42,16 +66,28 @@ class ResearchClient:
     """What a client of a research script has."""
 
     loader: DataLoader[tuple[Tensor, int]]
-    model: nn.Module
+    test: DataLoader[tuple[Tensor, int]]
+    model: Network
 
 
-def clients(data: Sequence[tuple[Tensor, Tensor]], models: Sequence[str], batch: int) -> list[ResearchClient]:
-    """A client for each of some images and labels."""
+def clients(
+    train: Sequence[tuple[Tensor, Tensor]], test: Sequence[tuple[Tensor, Tensor]], models: Sequence[str], batch: int
+) -> list[ResearchClient]:
+    """A client for each of some images and labels to train on, and to be tested on."""
     made = []
-    for number, (x, y) in enumerate(data):
-        loader = DataLoader(PerImage(x, y), batch_size=batch, shuffle=True)
-        made.append(ResearchClient(loader, build(models[number % len(models)], _SHAPE, _CLASSES)))
+    for own, unseen, model in zip(train, test, models, strict=True):
+        loader = DataLoader(PerImage(*own, release_alone), batch_size=batch, shuffle=True)
+        tests = DataLoader(PerImage(*unseen, to_tensor), batch_size=batch)
+        made.append(ResearchClient(loader, tests, Network(model)))
     return made
+
+
+def _test(client: ResearchClient) -> float:
+    client.model.eval()
+    with torch.no_grad():
+        accuracies = [float((client.model(x).argmax(1) == y).float().mean()) for x, y in client.test]
+    client.model.train()
+    return sum(accuracies) / len(accuracies)
 
 
 def _optimizer(*modules: nn.Module) -> torch.optim.Optimizer:
@@ -86,6 +122,7 @@ def pfedes(members: Sequence[ResearchClient], epochs: int, extractor_epochs: int
 
         _epochs(client, epochs, model_loss, model)
         _epochs(client, extractor_epochs, extractor_loss, extractor)
+        _test(client)
         return extractor.state_dict()
 
     trained = [train(client) for client in members]
@@ -97,17 +134,18 @@ def fedproto(members: Sequence[ResearchClient], epochs: int, pull: float = 1.0) 
     prototypes = torch.rand(_CLASSES, 500)
 
     def train(client: ResearchClient) -> None:
-        parts = split(client.model, _SHAPE)
-        body, head = parts["body"], parts["head"]
+        model = client.model
 
         def loss(x: Tensor, y: Tensor) -> Tensor:
-            representation = body(x)
-            return F.cross_entropy(head(representation), y) + pull * F.mse_loss(representation, prototypes[y])
+            representation = model.body(x)
+            logits = model.layers.fc3(representation)
+            return F.cross_entropy(logits, y) + pull * F.mse_loss(representation, prototypes[y])
 
-        _epochs(client, epochs, loss, body, head)
+        _epochs(client, epochs, loss, model)
         with torch.no_grad():
             for x, _ in client.loader:
-                body(x).mean(0)
+                model.body(x).mean(0)
+        _test(client)
 
     for client in members:
         train(client)
@@ -115,7 +153,7 @@ def fedproto(members: Sequence[ResearchClient], epochs: int, pull: float = 1.0) 
 
 def fml(members: Sequence[ResearchClient], epochs: int) -> None:
     """A round of FML."""
-    meme = build("cnn-5", _SHAPE, _CLASSES)
+    meme = Network("cnn-5")
 
     def train(client: ResearchClient) -> None:
         model, small = client.model, copy.deepcopy(meme)
@@ -129,6 +167,7 @@ def fml(members: Sequence[ResearchClient], epochs: int) -> None:
             return total / 2
 
         _epochs(client, epochs, loss, model, small)
+        _test(client)
 
     for client in members:
         train(client)

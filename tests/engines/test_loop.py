@@ -39,6 +39,8 @@ def given(**more: Any) -> Setting:
 
 
 def same(one: list[Outcome], other: list[Outcome]) -> bool:
+    """Whether the outcomes are the same, in whatever order they came."""
+    one, other = (sorted(outcomes, key=lambda outcome: outcome.client) for outcomes in (one, other))
     return all(
         a.client == b.client
         and changed(a.state, b.state) == set()
@@ -124,6 +126,15 @@ def test_outcomes_before_a_failure_come_first() -> None:
         for outcome in engine.train(ROUND, [job(client) for client in members()]):
             done.append(outcome.client)  # noqa: PERF401
     assert done == [0, 1, 2, 3]
+
+
+def test_side_by_side_clients_with_the_most_to_do_come_first() -> None:
+    engine = Loop(given(), workers=2)
+    jobs = [job(client) for client in members()]
+    assert [outcome.client for outcome in engine.train(ROUND, jobs)] == [0, 1, 2, 3, 4, 5, 6]
+    again = list(engine.train(ROUND, jobs))
+    assert [outcome.flops for outcome in again] == sorted((outcome.flops for outcome in again), reverse=True)
+    assert len({outcome.flops for outcome in again}) > 1
 
 
 def test_who_stops_half_way_leaves_no_thread_behind(alone: list[Outcome]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from queue import SimpleQueue
 from threading import Lock
 from typing import ClassVar, TypeVar
@@ -39,12 +40,20 @@ class Loop(Engine):
         self._cores = torch.get_num_threads()
         self._most = workers or (self._cores if setting.device.type == "cpu" else 1)
         self._workers = [Worker(setting)]
+        self._flops: dict[str, float] = {}  # per sample, by architecture
         # Whoever watches a round may ask for a prediction while all other workers are busy.
         self._reader, self._reading = Worker(setting), Lock()
 
     def train(self, round: Round, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
-        """Train the clients of a cohort; outcomes come in the order of the jobs."""
-        return self._each(lambda worker, job: worker.train(round, job), jobs, min(self._most, len(jobs)))
+        """Train the clients of a cohort; side by side, those with the most to do come first."""
+        workers = min(self._most, len(jobs))
+        if workers > 1:
+            # Else the longest might begin last, and all other cores would wait for it.
+            jobs = sorted(jobs, key=self._expected, reverse=True)
+        with closing(self._each(lambda worker, job: worker.train(round, job), jobs, workers)) as outcomes:
+            for job, outcome in zip(jobs, outcomes, strict=True):
+                self._flops[job.client.architecture.key] = outcome.flops / max(len(job.client.train), 1)
+                yield outcome
 
     def evaluate(self, jobs: Iterable[Job]) -> Generator[Evaluation, None, None]:
         """Evaluate clients with what they hold; in the order of the jobs."""
@@ -59,6 +68,11 @@ class Loop(Engine):
         """Logits of one client for inputs like its own."""
         with self._reading:
             return self._reader.predict(job, x)
+
+    def _expected(self, job: Job) -> float:
+        """How much there is to do for a client; as long as nothing is known of its architecture, the most."""
+        known = self._flops.get(job.client.architecture.key)
+        return math.inf if known is None else known * len(job.client.train)
 
     def _each(self, work: Callable[[Worker, Job], T], jobs: Iterable[Job], workers: int) -> Generator[T, None, None]:
         if workers <= 1:

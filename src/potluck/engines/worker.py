@@ -111,7 +111,7 @@ class Worker:
 
     def _loss(self, phase: Phase, client: Client, net: Networks, batch: Batch, received: Received) -> Tensor:
         try:
-            with CounterDropout(batch.key), self.setting.precision.loss():
+            with self.workshop.convolving(net), CounterDropout(batch.key), self.setting.precision.loss():
                 return phase.loss(net, batch, received)
         except ValueError as error:
             if len(batch.y) > 1 or not has_batch_norm(*(net.modules[name] for name in phase.learning)):
