@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,11 @@ from potluck.errors import PotluckError
 if TYPE_CHECKING:
     from potluck.config import RunConfig
     from potluck.federation import Federation
+    from potluck.watching import Watch
+
+TensorBoardFlag = Annotated[
+    bool, typer.Option("--tensorboard", help="Write the run for TensorBoard as it goes, into its folder.")
+]
 
 app = typer.Typer()
 
@@ -55,6 +60,7 @@ def run(
     out: Annotated[Path | None, typer.Option(help=r"Folder of the run. \[default: runs/<method>-<time>]")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
+    tensorboard: TensorBoardFlag = False,
     as_json: Json = False,
 ) -> None:
     """Run an experiment.
@@ -63,8 +69,9 @@ def run(
     For --set: epochs, batch_size, learning_rate, optimizer, momentum,
     weight_decay, clip_norm, schedule, betas, augmentation (release,
     two-views or none), public, assignment, initial_weights, precision,
-    evaluate_every, checkpoint_every; a method's own settings are under
-    'algorithm.'. To see which client gets what: potluck data show.
+    evaluate_every, checkpoint_every, early_stop, measure; a method's own
+    settings are under 'algorithm.'. To see which client gets what:
+    potluck data show.
 
     Examples:
       potluck run pfedes
@@ -98,13 +105,14 @@ def run(
     path = out or Path("runs") / f"{made.algorithm['name']}-{datetime.now():%Y%m%d-%H%M%S}"
     # Said before anything is loaded; making the folder checks again.
     refuse_existing(path)
-    _go(made, make_federation(made, path), path, as_json)
+    _go(made, make_federation(made, path), path, as_json, _watchers(tensorboard, path))
 
 
 @app.command()
 def resume(
     path: Annotated[Path, typer.Argument(help="Folder of a run that was stopped or killed.")],
     data_dir: Annotated[str | None, typer.Option(help="Folder with data sets, if they have moved.")] = None,
+    tensorboard: TensorBoardFlag = False,
     as_json: Json = False,
 ) -> None:
     """Go on with a run from its last checkpoint, to the same result as if it had never stopped."""
@@ -123,7 +131,7 @@ def resume(
         say(console, problem, style="yellow")
     done = f"after round {federation.rounds} of {config.rounds}" if federation.rounds else "from the beginning"
     say(console, f"Going on with {path} {done}.")
-    _go(config, federation, path, as_json)
+    _go(config, federation, path, as_json, _watchers(tensorboard, path))
 
 
 @app.command()
@@ -149,7 +157,16 @@ def show(
         console.print(client_table(summaries[str(paths[0])]["client_accuracy"]))
 
 
-def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) -> None:
+def _watchers(tensorboard: bool, path: Path) -> list[Watch]:
+    """Who hears of the run, besides the person in front of the terminal."""
+    if not tensorboard:
+        return []
+    from potluck.watching.tensorboard import FOLDER, TensorBoard
+
+    return [TensorBoard(path / FOLDER)]
+
+
+def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool, watchers: Sequence[Watch]) -> None:
     """Run to the end, showing how it goes, and say where everything is."""
     from potluck.errors import InterruptedRunError
     from potluck.report.progress import progress
@@ -159,7 +176,7 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) ->
     announce(console, config, federation)
     try:
         with _stopping(federation), progress(console, config.rounds, federation.rounds) as watch:
-            history = federation.run(config.rounds, watch=watch)
+            history = federation.run(config.rounds, watch=[watch, *watchers])
     except (InterruptedRunError, KeyboardInterrupt) as stopped:
         say(console, f"{str(stopped).capitalize() or 'Stopped at once.'} Go on with it: potluck resume {path}")
         raise typer.Exit(130) from stopped
@@ -172,6 +189,13 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) ->
         return
     seconds = sum(record["seconds"] for record in history.rounds)
     console.print(result_table({str(path): summary}, {str(path): seconds}))
+    if federation.stopped_early:
+        stop = summary["early_stop"]
+        say(
+            console,
+            f"Stopped early after round {federation.rounds} of {config.rounds}: validation accuracy was best in round "
+            f"{stop['best_round']}, and not better in {stop['patience']} evaluations since.",
+        )
     say(console, f"Written to {path}. See every client: potluck show {path}")
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from potluck.metrics.accuracy import Evaluation
+from potluck.metrics.early_stop import standing
 
 MEANING = {
     "all_last": "all clients, last round",
@@ -47,7 +48,12 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def summarize(config: Mapping[str, Any], history: History) -> dict[str, Any]:
     """The summary of a run: what was asked, as far as its configuration says, and what came of it."""
     asked = ("algorithm", "data", "partition", "models", "clients", "fraction", "seed")
-    return {"version": 1, **{name: config[name] for name in asked if name in config}, **history.summary}
+    summary = {"version": 1, **{name: config[name] for name in asked if name in config}, **history.summary}
+    if (patience := config.get("early_stop")) is not None:
+        now = standing(history.rounds)
+        stopped = {"patience": patience, "stopped": now.since >= patience, "best_round": now.best_round}
+        summary["early_stop"] = stopped
+    return summary
 
 
 @dataclass
