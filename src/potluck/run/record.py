@@ -14,7 +14,7 @@ from potluck.run.folder import RECORDS, RunFolder
 from potluck.run.states import ClientStates
 from potluck.settings import flat
 
-_FREE = {"data_dir", "checkpoint_every"}
+FREE = {"data_dir", "checkpoint_every"}
 """Settings that may change between two parts of a run: no number depends on them."""
 
 
@@ -103,7 +103,7 @@ class RunRecord:
 
     def _refuse_changes(self, checkpoint: Checkpoint) -> None:
         before, now = flat(checkpoint.config), flat(self.config)
-        keys = (before.keys() | now.keys()) - _FREE
+        keys = (before.keys() | now.keys()) - FREE
         changed = sorted(key for key in keys if before.get(key) != now.get(key))
         if changed:
             details = "; ".join(f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in changed)
