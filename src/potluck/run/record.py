@@ -14,7 +14,7 @@ from potluck.run.folder import RECORDS, RunFolder
 from potluck.run.states import ClientStates
 from potluck.settings import flat
 
-FREE = {"data_dir", "checkpoint_every"}
+FREE = {"data_dir", "checkpoint_every", "measure"}
 """Settings that may change between two parts of a run: no number depends on them."""
 
 
