@@ -45,7 +45,8 @@ def make() -> potluck.Federation:
 
 
 def test_all_of_it_in_order() -> None:
-    log, other, events = Log(), Log(), []
+    log, other = Log(), Log()
+    events: list[Any] = []
     make().run(2, watch=[log, other, events.append])
     first, second = make().cohort(1), make().cohort(2)
     assert log.heard == [

@@ -1,0 +1,99 @@
+"""What accuracy can be drawn over: rounds, local epochs, bytes, operations, seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from potluck.errors import ConfigError, PotluckError, nearest
+from potluck.report.format import duration, operations, size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from potluck.results import RunResult
+
+
+@dataclass(frozen=True)
+class XAxis:
+    """Something to draw over.
+
+    Attributes:
+        label: What is written under the axis.
+        cost: What one round adds, of its record and the local epochs of a round.
+        text: How a place on the axis is written.
+        costly: Whether it is a cost that some methods may not have at all, and others a thousand times.
+    """
+
+    label: str
+    cost: Callable[[Mapping[str, Any], float], float]
+    text: Callable[[float], str]
+    costly: bool = False
+
+    def places(self, records: Sequence[Mapping[str, Any]], epochs: float = 1) -> list[float]:
+        """Where the end of each round is."""
+        return list(accumulate(self.cost(record, epochs) for record in records))
+
+
+def _played(record: Mapping[str, Any]) -> float:
+    return 1.0 if record["round"] > 0 else 0.0  # enrolment is no round
+
+
+AXES = {
+    "rounds": XAxis("communication rounds", lambda record, _: _played(record), lambda value: f"{value:g}"),
+    "epochs": XAxis(
+        "local epochs of a client that always takes part",
+        lambda record, epochs: _played(record) * epochs,
+        lambda value: f"{value:g}",
+    ),
+    "bytes": XAxis(
+        "bytes sent and received by all clients",
+        lambda record, _: float(record["bytes_up"] + record["bytes_down"]),
+        lambda value: size(round(value)),
+        costly=True,
+    ),
+    "flops": XAxis(
+        "floating-point operations of all clients",
+        lambda record, _: float(record["flops"]),
+        lambda value: operations(round(value)),
+    ),
+    "seconds": XAxis(
+        "time of the run", lambda record, _: float(record["seconds"]), lambda value: duration(value) if value else "0"
+    ),
+}
+
+
+def x_axis(name: str) -> XAxis:
+    """What to draw over, by name."""
+    if name not in AXES:
+        raise ConfigError(nearest(name, AXES, "x axis"))
+    return AXES[name]
+
+
+def write_ticks(axes: Axes, axis: XAxis) -> None:
+    """Label the x axis, with few enough ticks for their text."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+
+    axes.set_xlabel(axis.label)
+    if axes.get_xscale() == "linear":
+        whole = axis in (AXES["rounds"], AXES["epochs"])
+        axes.xaxis.set_major_locator(MaxNLocator(6 if whole else 4, integer=whole, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: axis.text(value) if value >= 0 else ""))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def local_epochs(run: RunResult) -> float:
+    """Passes of a client over its own training samples in a round, over all phases of the method."""
+    from potluck import algorithms
+    from potluck.contract import Round
+
+    own = float(run.config["epochs"])
+    try:
+        method = algorithms.algorithm(run.algorithm, run.algorithm_settings)
+        phases = method.phases(Round(2, 2))
+    except (PotluckError, TypeError, ValueError):
+        return own  # a method of somebody's own that is not registered here
+    passes = sum(own if phase.epochs is None else phase.epochs for phase in phases if phase.data == "train")
+    return passes or own
