@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from potluck.metrics.accuracy import Evaluation
 from potluck.metrics.early_stop import standing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MEANING = {
     "all_last": "all clients, last round",
@@ -77,6 +80,20 @@ class History:
             "rounds": len([record for record in self.rounds if record["round"] > 0]),
             **{name: sum(record[name] for record in self.rounds) for name in COSTS},
         }
+
+    def plot(self, x: str = "rounds") -> Figure:
+        """A figure of accuracy over ``x``: rounds, bytes, flops or seconds; ``.savefig("accuracy.pdf")`` keeps it.
+
+        It needs the extra ``report``. In a notebook, a history shows its table and its curve by itself.
+        """
+        from potluck.report.figures.history import history_figure
+
+        return history_figure(self, x)
+
+    def _repr_html_(self) -> str:
+        from potluck.report.figures.history import history_html
+
+        return history_html(self)
 
     def _protocols(self) -> dict[str, Any]:
         everyone = [record for record in self.rounds if record["all"] is not None]

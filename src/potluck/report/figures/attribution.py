@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from potluck.report.figures.base import NoFigureError, Plot
 from potluck.report.figures.opened import own_model, plain
-from potluck.report.figures.style import INK, sheet
+from potluck.report.figures.style import scale_beside, sheet
 from potluck.report.format import short
 
 if TYPE_CHECKING:
@@ -104,8 +104,5 @@ def _draw(found: Ranks, class_names: Sequence[str]) -> Figure:
     correlation = between[np.triu_indices(len(between), 1)].mean()
     name = short(class_names[found.label], 16)
     axes.set_title(f"an image of {name}\nmean rank correlation of two clients {correlation:.2f}", loc="left")
-    bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=25, ticks=[0, 0.5, 1])
-    bar.ax.set_yticklabels(["least", "middle", "most"])
-    bar.outline.set_edgecolor(INK)
-    bar.outline.set_linewidth(0.6)
+    scale_beside(figure, image, axes).set_ticks([0, 0.5, 1], labels=["least", "middle", "most"])
     return figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -65,6 +66,13 @@ AXES = {
 }
 
 
+_STEPS = (
+    *(0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800),
+    *(3600.0 * hours for hours in (1, 2, 5, 10, 20, 50, 100, 1000, 10_000, 10**9)),
+)
+"""Stretches of time between two ticks, in seconds."""
+
+
 def x_axis(name: str) -> XAxis:
     """What to draw over, by name."""
     if name not in AXES:
@@ -73,15 +81,40 @@ def x_axis(name: str) -> XAxis:
 
 
 def write_ticks(axes: Axes, axis: XAxis) -> None:
-    """Label the x axis, with few enough ticks for their text."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+    """Label the x axis, with few enough ticks for their text; to be called when everything is drawn."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, MultipleLocator, NullFormatter, NullLocator
 
     axes.set_xlabel(axis.label)
-    if axes.get_xscale() == "linear":
+    if axis.costly:
+        axes.xaxis.set_major_locator(FixedLocator(byte_ticks(*axes.get_xlim(), axes.get_xscale() == "linear")))
+        axes.xaxis.set_minor_locator(NullLocator())
+    elif axis is AXES["seconds"]:
+        step = next(step for step in _STEPS if axes.get_xlim()[1] <= 5.5 * step)
+        axes.xaxis.set_major_locator(MultipleLocator(step))
+    else:
         whole = axis in (AXES["rounds"], AXES["epochs"])
         axes.xaxis.set_major_locator(MaxNLocator(6 if whole else 4, integer=whole, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: axis.text(value) if value >= 0 else ""))
     axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def byte_ticks(low: float, high: float, linear: bool) -> list[float]:
+    """Where to write numbers of bytes so that they are round in KiB, MiB, ...; a first one at nothing if it is in view.
+
+    >>> byte_ticks(0, 5 << 20, linear=True) == [0, 1 << 20, 2 << 20, 3 << 20, 4 << 20, 5 << 20]
+    True
+    >>> byte_ticks(100, 1 << 22, linear=False) == [1 << 10, 1 << 15, 1 << 20]
+    True
+    """
+    if linear:
+        unit = 1024.0 ** (int(math.log(max(high, 1), 1024)))
+        step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500) if high <= 5.5 * step * unit)
+        ticks = [step * unit * number for number in range(7)]
+    else:
+        powers = [2.0**power for power in range(0, 80, 5) if low <= 2.0**power <= high]
+        every = -(-len(powers) // 5) or 1
+        ticks = [*([0.0] if low <= 0 else []), *powers[::every]]
+    return [tick for tick in ticks if low <= tick <= high]
 
 
 def local_epochs(run: RunResult) -> float:

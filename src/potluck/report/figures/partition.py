@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from potluck.errors import PotluckError
 from potluck.report.figures.base import NoFigureError, Plot
 from potluck.report.figures.opened import one_line
-from potluck.report.figures.style import INK, WIDTH, sheet
+from potluck.report.figures.style import BLANK, WIDTH, scale_beside, sheet
 from potluck.report.format import short
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def partition_plot(groups: Sequence[Group], opened: Opened) -> Plot:
         versions = {"": next(iter(versions.values()))}
     seed = next(iter(ways.values())).seed
     caption = (
-        f"Training samples of each class (rows) at each client (columns), by seed {seed}; white is none. "
+        f"Training samples of each class (rows) at each client (columns), by seed {seed}; blank is none. "
         "Few coloured cells in a column mean a client that sees little of the whole."
     )
     return Plot("partition", "Who has what", caption, versions)
@@ -63,6 +63,7 @@ def _draw(run: RunResult, opened: Opened) -> Figure:
     few = len(names) <= 30
     figure, axes = sheet(min(5.0, 1.2 + (0.2 if few else 0.035) * len(names)), WIDTH)
     image = axes.imshow(values, aspect="auto", cmap="cividis_r", interpolation="nearest", vmin=0)
+    axes.set_facecolor(BLANK)
     axes.grid(visible=False)
     axes.set_xlabel("client")
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
@@ -71,8 +72,5 @@ def _draw(run: RunResult, opened: Opened) -> Figure:
     else:
         axes.set_ylabel("class")
         axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
-    bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=25)
-    bar.outline.set_edgecolor(INK)
-    bar.outline.set_linewidth(0.6)
-    bar.ax.set_title("samples", fontsize=8.5, loc="left")
+    scale_beside(figure, image, axes).set_label("samples")
     return figure

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colorbar import Colorbar
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 INK, FAINT, PAPER = "#20242a", "#d5d9de", "#fffffe"
 """Text and axes; grid lines; what stands for the page behind. Unlike any colour of data, for a page to find them."""
+
+BLANK = "#eceef0"
+"""An empty cell of a map: the same on any page, for the colours of a map are too."""
 
 COLOURS = (
     *("#3f90da", "#ffa90e", "#bd1f01", "#832db6", "#94a4a2"),
@@ -96,6 +101,14 @@ def sheet(height: float = 3.2, width: float = WIDTH) -> tuple[Figure, Axes]:
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
+
+
+def scale_beside(figure: Figure, image: AxesImage, axes: Axes) -> Colorbar:
+    """What the colours of a map mean."""
+    bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=25)
+    bar.outline.set_edgecolor(INK)
+    bar.outline.set_linewidth(0.6)
+    return bar
 
 
 def legend_below(figure: Figure, axes: Axes, entries: int, longest: int) -> None:

@@ -81,10 +81,19 @@ def _state(run: RunResult) -> str:
     return "stopped early" if asked is not None and run.summary["rounds"] < asked else ""
 
 
+def own_settings(groups: Sequence[Group]) -> Table:
+    """What each method's algorithm was set to."""
+    rows = [
+        [group.title, ", ".join(f"{key} = {_text(value)}" for key, value in group.runs[0].algorithm_settings.items())]
+        for group in groups
+    ]
+    return Table(["method", "its own settings"], [[title, text or "none"] for title, text in rows])
+
+
 def settings_that_differ(groups: Sequence[Group]) -> Table:
-    """The settings in which methods differ, algorithms' own included."""
-    keys = sorted({key for group in groups for key in group.runs[0].settings} - {"seed", "data_dir"})
+    """The settings in which methods differ, other than their own."""
     rows = []
+    keys = sorted(_shared_keys(groups))
     for key in keys:
         values = [_text(group.runs[0].settings.get(key)) for group in groups]
         if len(set(values)) > 1:
@@ -94,17 +103,15 @@ def settings_that_differ(groups: Sequence[Group]) -> Table:
 
 def settings_in_common(groups: Sequence[Group]) -> Table:
     """The settings that all methods share."""
+    differ = {row[0] for row in settings_that_differ(groups).rows}
     first = groups[0].runs[0].settings
-    rows = [
-        [key, _text(value)]
-        for key, value in sorted(first.items())
-        if key not in ("seed", "data_dir")
-        and all(group.runs[0].settings.get(key, _NOTHING) == value for group in groups)
-    ]
+    rows = [[key, _text(first[key])] for key in sorted(_shared_keys(groups) - differ)]
     return Table(["setting", "value"], rows)
 
 
-_NOTHING = object()
+def _shared_keys(groups: Sequence[Group]) -> set[str]:
+    keys = {key for group in groups for key in group.runs[0].settings if not key.startswith("algorithm.")}
+    return keys - {"seed", "data_dir"}
 
 
 def _text(value: Any) -> str:

@@ -73,6 +73,7 @@ def write_report(
         problems=problems,
         plots=shown,
         missing=missing,
+        own=content.own_settings(methods),
         differ=content.settings_that_differ(methods),
         common=content.settings_in_common(methods),
         runs=content.runs_table(methods),
