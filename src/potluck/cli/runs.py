@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli.common import PARTITIONS, SPLITS, DataDir, Json, console_for, say
+from potluck.cli.common import Json, console_for, say
+from potluck.cli.options import METHODS, run_options, settings_of
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -29,37 +29,12 @@ app = typer.Typer()
 
 
 @app.command()
+@run_options
 def run(
-    algorithm: Annotated[
-        str | None,
-        typer.Argument(
-            help="The method: standalone, fedavg, fedprox, lg-fedavg, pfedes, fedgh, pfedafm, fedclassavg, fml, fedkd, "
-            "fedapen, fd, fedproto, fedtgp, kt-pfl; 'potluck algorithms' explains them."
-        ),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help=r"Data set (see 'potluck data list'), folder of images or .npz file. \[default: fashion-mnist-10k]"
-        ),
-    ] = None,
-    data_dir: DataDir = None,
-    split: Annotated[str | None, typer.Option(help=rf"{SPLITS} \[default: the data set's own]")] = None,
-    partition: Annotated[str | None, typer.Option(help=rf"{PARTITIONS} \[default: pathological:2]")] = None,
-    clients: Annotated[int | None, typer.Option(help=r"Number of clients. \[default: 10]")] = None,
-    fraction: Annotated[float | None, typer.Option(help=r"Share of clients per round. \[default: 1.0]")] = None,
-    models: Annotated[
-        str | None, typer.Option(help=r"Networks of the clients (see 'potluck models'). \[default: cnn-1..5]")
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help=r"Communication rounds. \[default: 50]")] = None,
+    given: dict[str, Any],
+    algorithm: Annotated[str | None, typer.Argument(help=f"The method: {METHODS}")] = None,
     seed: Annotated[int | None, typer.Option(help=r"The one seed of every draw. \[default: 0]")] = None,
-    engine: Annotated[
-        str | None, typer.Option(help=r"Where clients execute: loop, stacked or auto. \[default: auto]")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help=r"cpu, cuda, cuda:1 or auto. \[default: auto]")] = None,
     out: Annotated[Path | None, typer.Option(help=r"Folder of the run. \[default: runs/<method>-<time>]")] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,
-    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
     tensorboard: TensorBoardFlag = False,
     as_json: Json = False,
 ) -> None:
@@ -80,28 +55,11 @@ def run(
 
       potluck run pfedes --set algorithm.mu=0.3 --set schedule=cosine
     """
-    from potluck.config import make_config, merge, parse_assignment, read_file
-    from potluck.data.sources import absolute
+    from potluck.config import make_config
     from potluck.experiment import make_federation
     from potluck.run.folder import refuse_existing
 
-    flags: dict[str, Any] = {
-        "data": data, "data_dir": data_dir, "split": split, "partition": partition, "clients": clients,
-        "fraction": fraction, "models": models, "rounds": rounds, "seed": seed, "engine": engine, "device": device,
-        "algorithm.name": algorithm,
-    }  # fmt: skip
-    settings = read_file(config) if config else {}
-    if algorithm is not None:
-        # First of all, too: the file may be of another algorithm, whose settings do not count.
-        settings = merge(settings, {"algorithm.name": algorithm})
-    settings = merge(settings, dict(parse_assignment(text) for text in sets or []))
-    settings = merge(settings, {key: value for key, value in flags.items() if value is not None})
-    # A resume may be asked for from another folder.
-    if (folder := settings.get("data_dir")) and isinstance(folder, str):
-        settings["data_dir"] = os.path.abspath(os.path.expanduser(folder))  # noqa: PTH100, PTH111
-    if isinstance(name := settings.get("data"), str):
-        settings["data"] = absolute(name)
-    made = make_config(settings)
+    made = make_config(settings_of(given, algorithm, seed=seed))
     path = out or Path("runs") / f"{made.algorithm['name']}-{datetime.now():%Y%m%d-%H%M%S}"
     # Said before anything is loaded; making the folder checks again.
     refuse_existing(path)

@@ -1,0 +1,103 @@
+"""The options of ``potluck run``, for every command that runs experiments."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from potluck.cli.common import PARTITIONS, SPLITS, DataDir
+
+METHODS = (
+    "standalone, fedavg, fedprox, lg-fedavg, pfedes, fedgh, pfedafm, fedclassavg, fml, fedkd, fedapen, fd, fedproto, "
+    "fedtgp, kt-pfl; 'potluck algorithms' explains them."
+)
+
+
+def _declared(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help=r"Data set (see 'potluck data list'), folder of images or .npz file. \[default: fashion-mnist-10k]"
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    split: Annotated[str | None, typer.Option(help=rf"{SPLITS} \[default: the data set's own]")] = None,
+    partition: Annotated[str | None, typer.Option(help=rf"{PARTITIONS} \[default: pathological:2]")] = None,
+    clients: Annotated[int | None, typer.Option(help=r"Number of clients. \[default: 10]")] = None,
+    fraction: Annotated[float | None, typer.Option(help=r"Share of clients per round. \[default: 1.0]")] = None,
+    models: Annotated[
+        str | None, typer.Option(help=r"Networks of the clients (see 'potluck models'). \[default: cnn-1..5]")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help=r"Communication rounds. \[default: 50]")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help=r"Where clients execute: loop, stacked or auto. \[default: auto]")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help=r"cpu, cuda, cuda:1 or auto. \[default: auto]")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
+) -> None:
+    """Only its signature counts."""
+
+
+def run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command all options that say what runs; it takes them together as ``given``."""
+    own = inspect.signature(command, eval_str=True)
+    shared = inspect.signature(_declared, eval_str=True).parameters
+    mine = [parameter for name, parameter in own.parameters.items() if name != "given"]
+    last = [parameter for parameter in mine if parameter.name in ("out", "as_json")]
+    first = [parameter for parameter in mine if parameter not in last]
+
+    @wraps(command)
+    def with_options(**arguments: Any) -> None:
+        given = {name: arguments.pop(name) for name in shared}
+        command(given=given, **arguments)
+
+    parameters = [*first, *shared.values(), *last]
+    with_options.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    )
+    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_options
+
+
+def settings_of(
+    given: Mapping[str, Any],
+    algorithm: str | None,
+    assignments: Sequence[tuple[str, Any]] = (),
+    without: Sequence[str] = (),
+    **more: Any,
+) -> dict[str, Any]:
+    """The settings of one experiment: flags win over ``--set``, ``--set`` over the file, the file over defaults.
+
+    Args:
+        given: What :func:`run_options` gave.
+        algorithm: The method, if it was named.
+        assignments: Win over everything.
+        without: Keys of ``--set`` that do not count.
+        **more: Further flags.
+    """
+    from potluck.config import merge, parse_assignment, read_file
+    from potluck.data.sources import absolute
+
+    settings = read_file(given["config"]) if given["config"] else {}
+    if algorithm is not None:
+        # First of all, too: the file may be of another algorithm, whose settings do not count.
+        settings = merge(settings, {"algorithm.name": algorithm})
+    chosen = dict(parse_assignment(text) for text in given["sets"] or [])
+    settings = merge(settings, {key: value for key, value in chosen.items() if key not in without})
+    flags = {name: value for name, value in given.items() if name not in ("config", "sets")}
+    flags |= {**more, "algorithm.name": algorithm}
+    settings = merge(settings, {key: value for key, value in flags.items() if value is not None})
+    settings = merge(settings, dict(assignments))
+    # A resume may be asked for from another folder.
+    if (folder := settings.get("data_dir")) and isinstance(folder, str):
+        settings["data_dir"] = os.path.abspath(os.path.expanduser(folder))  # noqa: PTH100, PTH111
+    if isinstance(name := settings.get("data"), str):
+        settings["data"] = absolute(name)
+    return settings
