@@ -86,7 +86,10 @@ def write_ticks(axes: Axes, axis: XAxis) -> None:
 
     axes.set_xlabel(axis.label)
     if axis.costly:
-        axes.xaxis.set_major_locator(FixedLocator(byte_ticks(*axes.get_xlim(), axes.get_xscale() == "linear")))
+        # Below its threshold, a logarithmic axis that has a place for nothing is linear, and has no room for ticks.
+        dense = 2 * getattr(axes.xaxis.get_transform(), "linthresh", 0.0)
+        ticks = byte_ticks(*axes.get_xlim(), axes.get_xscale() == "linear")
+        axes.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if tick == 0 or tick >= dense]))
         axes.xaxis.set_minor_locator(NullLocator())
     elif axis is AXES["seconds"]:
         step = next(step for step in _STEPS if axes.get_xlim()[1] <= 5.5 * step)

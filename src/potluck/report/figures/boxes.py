@@ -44,9 +44,9 @@ def box_plot(groups: Sequence[Group]) -> Plot:
     axes.set_ylim(places[-1] - 0.6, 0.6)
     axes.set_xlabel("test accuracy of a client (%)")
     seeds = max(len(group.runs) for group in groups)
-    pooled = " of all seeds together" if seeds > 1 else ""
+    pooled = " of all seeds" if seeds > 1 else ""
     caption = (
-        f"Accuracy of every client when all were last evaluated{pooled}. A box holds the middle half of the clients, "
+        f"Accuracy of every client{pooled} when all were last evaluated. A box holds the middle half of the clients, "
         "the line in it is the median, + the mean, dots are clients far from the rest. Narrow and far right is better."
     )
     return Plot("clients", "Accuracy over clients", caption, {"": figure})

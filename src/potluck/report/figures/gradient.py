@@ -20,6 +20,8 @@ _HOW = "it was not recorded; ask for it with --set measure=gradient-norm when a 
 
 def gradient_plot(groups: Sequence[Group]) -> Plot:
     """For each method the mean over rounds so far, beside a line that falls as 1/T."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
     courses = {number: course for number, group in enumerate(groups) if len(course := _course(group)) > 1}
     if not courses:
         raise NoFigureError(_HOW)
@@ -35,6 +37,10 @@ def gradient_plot(groups: Sequence[Group]) -> Plot:
     axes.plot([1, longest], [start, start / longest], color=INK, linewidth=0.9, linestyle=":", label="falls as 1/T")
     axes.set_xscale("log")
     axes.set_yscale("log")
+    for each in (axes.xaxis, axes.yaxis):
+        each.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
+        each.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        each.set_minor_locator(NullLocator())
     axes.set_xlabel("communication rounds T")
     axes.set_ylabel("mean squared gradient norm")
     labels = axes.get_legend_handles_labels()[1]

@@ -113,8 +113,8 @@ def scale_beside(figure: Figure, image: AxesImage, axes: Axes) -> Colorbar:
 
 def legend_below(figure: Figure, axes: Axes, entries: int, longest: int) -> None:
     """A legend under the axes, in as many columns as fit, for which the figure grows."""
-    columns = max(1, min(entries, 3, 58 // (longest + 8)))
-    rows = -(-entries // columns)
+    rows = -(-entries // max(1, min(3, 58 // (longest + 8))))
+    columns = -(-entries // rows)
     width, height = figure.get_size_inches()
     figure.set_size_inches(width, height + 0.19 * rows + 0.05)
     handles, labels = axes.get_legend_handles_labels()
