@@ -25,6 +25,18 @@ class Table:
     rows: Sequence[Sequence[str]]
 
 
+def setting_line(groups: Sequence[Group]) -> str:
+    """What all runs were about, in a line: data, partition, clients, models, rounds; as far as they agree."""
+    first = groups[0].runs[0].settings
+    agreed = {
+        key: first[key]
+        for key in ("data", "partition", "clients", "fraction", "models", "rounds")
+        if key in first and all(run.settings.get(key) == first[key] for group in groups for run in group.runs)
+    }
+    words = {"clients": "{} clients", "fraction": "{:.0%} of them in a round", "rounds": "{} rounds"}
+    return ", ".join(words.get(key, "{}").format(value) for key, value in agreed.items())
+
+
 def headline(groups: Sequence[Group]) -> Table:
     """Methods by accuracy under each named protocol, with seeds and costs; ``*`` marks the best of a protocol."""
     values = [{protocol: _values(group, protocol) for protocol in MEANING} for group in groups]

@@ -67,6 +67,7 @@ def write_report(
     text = _template().render(
         title=_title([method.title for method in methods]),
         version=__version__,
+        about=content.setting_line(methods),
         headline=content.headline(methods),
         several=any(len(method.runs) > 1 for method in methods),
         warnings=concerns,
