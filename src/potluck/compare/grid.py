@@ -85,8 +85,8 @@ def parse_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
     for text in texts:
         key, equals, values = text.partition("=")
         key = key.strip()
-        found = _values(key, values) if equals else []
-        if not key or not found:
+        found = _values(key, values) if equals and key else []
+        if not found:
             raise ConfigError(f"--grid {text!r} is not of the form key=value,value: --grid algorithm.mu=0.1,0.3")
         if key in grid:
             raise ConfigError(f"--grid {key} is given twice: give all its values at once.")
@@ -113,7 +113,7 @@ def parse_seeds(text: str) -> list[int]:
     """
     seeds: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d{1,19})\s*(?:\.\.\s*(\d{1,19})\s*)?", part)
+        found = re.fullmatch(r"\s*([0-9]{1,19})\s*(?:\.\.\s*([0-9]{1,19})\s*)?", part)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if not first <= last < min(2**63, first + 10_000):
             raise ConfigError(f"--seeds {text!r}: {part.strip()!r} is no seed. Give numbers, as in 0,1,2 or 0..4.")
@@ -127,7 +127,7 @@ def parse_part(text: str) -> tuple[int, int]:
     >>> parse_part("1/3")
     (1, 3)
     """
-    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
+    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
     if not found or not 1 <= int(found[1]) <= int(found[2]):
         raise ConfigError(f"--part {text!r} is not of the form 1/3: the first of three parts.")
     return int(found[1]), int(found[2])
