@@ -37,6 +37,12 @@ def test_a_grid_counts_for_methods_that_have_the_setting() -> None:
     assert (last.algorithm["mu"], last.epochs, last.partition, last.seed) == (0.3, 2, "iid", 0)
 
 
+def test_settings_of_one_method() -> None:
+    cells = make_cells(["fedprox", "pfedes"], [0], {"pfedes.mu": [0.2, 0.3], "fedprox.epochs": [4]}, settings)
+    assert [cell.name for cell in cells] == ["fedprox-epochs=4", "pfedes-mu=0.2", "pfedes-mu=0.3"]
+    assert [cell.config.epochs for cell in cells] == [4, 1, 1]
+
+
 def test_the_same_run_is_there_once() -> None:
     assert len(make_cells(["pfedes"], [0], {"algorithm.mu": [0.1, 0.1]}, settings)) == 1
 
@@ -52,8 +58,8 @@ def test_names_are_fit_for_folders() -> None:
         ({"algorithm.muu": [1]}, "unknown setting 'algorithm.muu': did you mean 'algorithm.mu'?"),
         ({"algorithm.pull": [1]}, "unknown setting 'algorithm.pull'"),
         ({"epoch": [1]}, "unknown setting 'epoch': did you mean 'epochs'?"),
-        ({"seed": [1]}, "seeds given by --seeds"),
-        ({"algorithm.name": ["fd"]}, "methods are named without a flag"),
+        ({"seed": [1]}, "seed cannot be set here"),
+        ({"algorithm.name": ["fd"]}, "algorithm.name cannot be set here"),
         ({"algorithm.mu": [0.1, 0.9]}, "algorithm.mu: 0.9 is not less than or equal to 0.5"),
         ({"epochs": ["many"]}, "epochs: 'many' is not a valid integer"),
     ],

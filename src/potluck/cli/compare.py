@@ -34,7 +34,9 @@ def compare(
     grid: Annotated[
         list[str] | None,
         typer.Option(
-            "--grid", metavar="KEY=A,B,C", help="Try each value of a setting, of the methods that have it; repeatable."
+            "--grid",
+            metavar="KEY=A,B,C",
+            help="Values to try of a setting; repeatable. algorithm.mu is of all that have it, pfedes.mu of one.",
         ),
     ] = None,
     baseline: Annotated[str | None, typer.Option(help=r"Compare all to this one. \[default: the first]")] = None,
@@ -81,7 +83,8 @@ def compare(
     _refuse_baseline(baseline, places, out)
     outcomes = _carry_out(console, places, jobs, part, out) if places else {}
     results, problems = read_runs([*(each.path for each in places if each.begun), out])
-    made = compare_runs(results, baseline=baseline, protocol=protocol, target=target, test=test, compared=varied.keys())
+    meant = {key.rpartition(".")[2] for key in (*varied, *(text.partition("=")[0] for text in given["sets"] or []))}
+    made = compare_runs(results, baseline=baseline, protocol=protocol, target=target, test=test, compared=meant)
     paths = write_tables(made, out)
     if as_json:
         typer.echo(json.dumps(plain(made), indent=2))
@@ -99,18 +102,17 @@ def _cells(
 ) -> Sequence[Any]:
     """The runs that are asked for."""
     from potluck import algorithms
-    from potluck.compare.grid import applies, make_cells, parse_seeds, refuse_unknown
+    from potluck.compare.grid import make_cells, parse_seeds, refuse_unknown, resolve
     from potluck.config import parse_assignment
 
-    keys = [parse_assignment(text)[0] for text in given["sets"] or []]
+    sets = [parse_assignment(text) for text in given["sets"] or []]
     kinds = [algorithms.find(method).name for method in methods]
-    for key in keys:
+    for key, _ in sets:
         refuse_unknown(key, kinds)
 
     def settings(method: str, assignments: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
-        # A setting of some methods is none of the others'.
-        others = [key for key in keys if not applies(key, method)]
-        return settings_of(given, method, assignments, without=others)
+        own = [(meant, value) for key, value in sets if (meant := resolve(key, method)) is not None]
+        return settings_of(given, method, assignments, sets=own)
 
     return make_cells(methods, parse_seeds(seeds) if seeds is not None else None, grid, settings)
 

@@ -43,36 +43,53 @@ def make_cells(
     Args:
         methods: Names of the algorithms.
         seeds: Seeds of each; without, the one of the settings.
-        grid: Values to try of settings; one of an algorithm's own counts for those that have it.
+        grid: Values to try of settings. ``algorithm.mu`` is that of all methods that have one, ``pfedes.mu`` that of
+            one method.
         settings: What every run has in common.
     """
     kinds = list(dict.fromkeys(algorithms.find(method).name for method in methods))
     for key in grid:
-        if key in ("seed", "algorithm", "algorithm.name"):
-            raise ConfigError(f"--grid {key}: methods are named without a flag, and seeds given by --seeds 0,1,2.")
         refuse_unknown(key, kinds)
     cells: dict[str, Cell] = {}
     for seed in [None] if seeds is None else seeds:
         for kind in kinds:
-            keys = [key for key in grid if applies(key, kind)]
-            for values in itertools.product(*(grid[key] for key in keys)):
-                chosen = list(zip(keys, values, strict=True))
+            own = {meant: values for key, values in grid.items() if (meant := resolve(key, kind)) is not None}
+            for values in itertools.product(*own.values()):
+                chosen = list(zip(own, values, strict=True))
                 config = make_config(settings(kind, [*chosen, *([] if seed is None else [("seed", seed)])]))
                 cells.setdefault(config.model_dump_json(), Cell(_name(kind, chosen), config))
     return list(cells.values())
 
 
-def applies(key: str, method: str) -> bool:
-    """Whether a setting is one of this method's, or of every run."""
-    return not key.startswith(_OWN) or key.removeprefix(_OWN) in algorithms.find(method).model_fields
+def resolve(key: str, method: str) -> str | None:
+    """The setting of this method that a key means; None if it means another method's.
+
+    >>> resolve("epochs", "pfedes"), resolve("algorithm.mu", "pfedes"), resolve("algorithm.mu", "fd")
+    ('epochs', 'algorithm.mu', None)
+    >>> resolve("pfedes.mu", "pfedes"), resolve("pfedes.epochs", "pfedes"), resolve("pfedes.mu", "fedprox")
+    ('algorithm.mu', 'epochs', None)
+    """
+    whose, dot, name = key.rpartition(".")
+    if not dot:
+        return key
+    own = name in algorithms.find(method).model_fields
+    if whose == method:
+        return f"{_OWN}{name}" if own else name
+    return key if whose == "algorithm" and own else None
 
 
 def refuse_unknown(key: str, methods: Iterable[str]) -> None:
-    """Raise if a key is no setting of a run, nor of any of the methods."""
-    known = {f"{_OWN}{field}" for method in methods for field in algorithms.find(method).model_fields}
-    known |= RunConfig.model_fields.keys() - {"algorithm"}
+    """Raise if a key is no setting of a run, nor of any of the methods, or is given in another way."""
+    if key.rpartition(".")[2] == "seed" or key in ("algorithm", "algorithm.name"):
+        raise ConfigError(f"{key} cannot be set here: name the methods themselves, and give seeds by --seeds 0,1,2.")
+    common = set(RunConfig.model_fields) - {"algorithm", "seed", "version"}
+    own = {method: set(algorithms.find(method).model_fields) for method in methods}
+    known = common | {f"{_OWN}{name}" for names in own.values() for name in names}
+    known |= {f"{method}.{name}" for method, names in own.items() for name in names | common}
     if key not in known:
-        raise ConfigError(nearest(key, known, "setting"))
+        # Settings by method would make a long list; they are the same names.
+        shown = [name for name in known if name.partition(".")[0] not in own]
+        raise ConfigError(nearest(key, shown, "setting"))
 
 
 def parse_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
