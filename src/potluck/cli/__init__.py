@@ -1,4 +1,4 @@
-"""The command line: ``potluck run``, ``resume``, ``show``, ``report``, ``algorithms``, ``models``, ``data``."""
+"""The command line: ``potluck run``, ``resume``, ``show``, ``compare``, ``report``, ``algorithms``, ``models``, ``data``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import algorithms, data, models, report, runs
+from potluck.cli import algorithms, compare, data, models, report, runs
 from potluck.errors import PotluckError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(runs.app)
+app.add_typer(compare.app)
 app.add_typer(report.app)
 app.add_typer(algorithms.app)
 app.add_typer(models.app)

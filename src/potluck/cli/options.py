@@ -70,7 +70,7 @@ def settings_of(
     given: Mapping[str, Any],
     algorithm: str | None,
     assignments: Sequence[tuple[str, Any]] = (),
-    without: Sequence[str] = (),
+    sets: Sequence[tuple[str, Any]] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     """The settings of one experiment: flags win over ``--set``, ``--set`` over the file, the file over defaults.
@@ -79,7 +79,7 @@ def settings_of(
         given: What :func:`run_options` gave.
         algorithm: The method, if it was named.
         assignments: Win over everything.
-        without: Keys of ``--set`` that do not count.
+        sets: What ``--set`` says to this experiment, where it is not the same for all.
         **more: Further flags.
     """
     from potluck.config import merge, parse_assignment, read_file
@@ -89,8 +89,8 @@ def settings_of(
     if algorithm is not None:
         # First of all, too: the file may be of another algorithm, whose settings do not count.
         settings = merge(settings, {"algorithm.name": algorithm})
-    chosen = dict(parse_assignment(text) for text in given["sets"] or [])
-    settings = merge(settings, {key: value for key, value in chosen.items() if key not in without})
+    chosen = [parse_assignment(text) for text in given["sets"] or []] if sets is None else sets
+    settings = merge(settings, dict(chosen))
     flags = {name: value for name, value in given.items() if name not in ("config", "sets")}
     flags |= {**more, "algorithm.name": algorithm}
     settings = merge(settings, {key: value for key, value in flags.items() if value is not None})

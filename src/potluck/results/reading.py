@@ -29,7 +29,7 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[RunResult], list[str]]:
     problems: list[str] = []
     seen: dict[Path, None] = {}
     for path in map(Path, paths):
-        found = list(_runs_below(path, _DEPTH))
+        found = list(runs_below(path))
         if not found:
             problems.append(f"no run in {path}: {_why_none(path)}.")
         for run in found:
@@ -59,14 +59,15 @@ def read_run(path: Path) -> RunResult:
     return RunResult(path, config, rounds, clients, summary is not None)
 
 
-def _runs_below(path: Path, depth: int) -> Iterator[Path]:
+def runs_below(path: Path, depth: int = _DEPTH) -> Iterator[Path]:
+    """The run folders in a folder, or the folder itself if it is one, in the order of names."""
     try:
         if (path / "config.toml").is_file():
             yield path
         elif depth and path.is_dir():
             for child in sorted(path.iterdir()):
                 if child.is_dir() and not child.name.startswith("."):
-                    yield from _runs_below(child, depth - 1)
+                    yield from runs_below(child, depth - 1)
     except OSError:
         return  # a folder that cannot be looked into holds nothing that can be read
 

@@ -1,0 +1,30 @@
+"""Finding out before hours of work whether every run of a comparison can begin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from potluck.compare.places import Place
+from potluck.engines import find_device
+from potluck.experiment import make_federation
+
+
+def check(places: Sequence[Place]) -> torch.device:
+    """Make each kind of federation once, without running it, so that what does not fit is said now; the device.
+
+    Seeds, and the values of an algorithm's own settings, which are validated already, make no other kind.
+    """
+    device = torch.device("cpu")
+    seen = set()
+    for place in places:
+        config = place.cell.config
+        device = find_device(config.device)
+        kind = config.model_copy(update={"seed": 0, "algorithm": {"name": config.algorithm["name"]}})
+        if kind.model_dump_json() not in seen:
+            seen.add(kind.model_dump_json())
+            # Not on a GPU: its memory is for those who will work there.
+            elsewhere = {} if device.type == "cpu" else {"device": "cpu", "precision": "auto"}
+            make_federation(config.model_copy(update=elsewhere), None)
+    return device
