@@ -1,4 +1,4 @@
-"""The command line: ``potluck run``, ``resume``, ``show``, ``compare``, ``report``, ``algorithms``, ``models``, ``data``."""
+"""The command line: what there is to type, a file for each group of commands."""
 
 from __future__ import annotations
 
