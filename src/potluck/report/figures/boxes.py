@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from potluck.report.figures.base import NoFigureError, Plot
-from potluck.report.figures.style import INK, look, sheet
+from potluck.report.figures.style import INK, look, sheet, wrapped
 
 if TYPE_CHECKING:
     from potluck.results import Group
@@ -18,7 +18,9 @@ def box_plot(groups: Sequence[Group]) -> Plot:
     values = [_accuracies(group) for group in groups]
     if not any(values):
         raise NoFigureError("no client was evaluated at the end")
-    figure, axes = sheet(0.75 + 0.36 * len(groups))
+    names = [wrapped(group.title, 20) for group in groups]
+    lines = sum(max(2, name.count("\n") + 1) for name in names)
+    figure, axes = sheet(0.75 + 0.18 * lines)
     places = [-number for number in range(len(groups))]
     axes.boxplot(
         values,
@@ -38,7 +40,7 @@ def box_plot(groups: Sequence[Group]) -> Plot:
     for number, patch in enumerate(box for box in axes.patches):
         patch.set_facecolor(look(number).colour)
         patch.set_alpha(0.75)
-    axes.set_yticks(places, [group.title for group in groups])
+    axes.set_yticks(places, names)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_ylim(places[-1] - 0.6, 0.6)

@@ -8,7 +8,7 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from potluck.report.figures.base import NoFigureError, Plot
-from potluck.report.figures.style import COLOURS, INK, sheet
+from potluck.report.figures.style import COLOURS, INK, sheet, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,8 +65,8 @@ def _draw(points: dict[int, float], one: str, other: str) -> Figure:
     axes.axhline(average, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
     better, worse = sum(value > 0 for value in values), sum(value < 0 for value in values)
     axes.set_title(
-        f"{_short(one)} better for {better}, worse for {worse} of {len(values)}\n"
-        f"mean difference {average:+.2f} (dashed)",
+        f"{wrapped(f'{one} less {other}', 52)}\n"
+        f"better for {better}, worse for {worse} of {len(values)}, mean {average:+.2f} (dashed)",
         loc="left",
     )
     if len(order) <= 30:
@@ -75,13 +75,9 @@ def _draw(points: dict[int, float], one: str, other: str) -> Figure:
     else:
         axes.set_xticks([])
         axes.set_xlabel(f"{len(order)} clients, sorted")
-    axes.set_ylabel(f"points over\n{_short(other)}")
+    axes.set_ylabel("difference in points")
     axes.grid(visible=False, axis="x")
     return figure
-
-
-def _short(title: str) -> str:
-    return title if len(title) <= 28 else f"{title[:27]}…"
 
 
 def _means(group: Group) -> list[float]:

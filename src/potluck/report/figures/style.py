@@ -6,6 +6,7 @@ those of text, lines and paper, by its own, which may be dark.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,6 +32,9 @@ _LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5
 
 WIDTH = 4.6
 """Inches: narrow enough for a column of a paper or a phone, with text that is then still read."""
+
+_LONGEST = 46
+"""Letters of a line of a legend."""
 
 _RULES: dict[str, Any] = {
     "font.size": 9,
@@ -111,11 +115,23 @@ def scale_beside(figure: Figure, image: AxesImage, axes: Axes) -> Colorbar:
     return bar
 
 
+def wrapped(text: str, width: int) -> str:
+    """A long name on several lines, for names of methods may tell many settings."""
+    return "\n".join(textwrap.wrap(text, width, break_long_words=True)) or text
+
+
 def legend_below(figure: Figure, axes: Axes, entries: int, longest: int) -> None:
     """A legend under the axes, in as many columns as fit, for which the figure grows."""
     rows = -(-entries // max(1, min(3, 58 // (longest + 8))))
     columns = -(-entries // rows)
+    lines = -(-longest // _LONGEST)
     width, height = figure.get_size_inches()
-    figure.set_size_inches(width, height + 0.19 * rows + 0.05)
+    figure.set_size_inches(width, height + 0.19 * rows * lines + 0.05)
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, columnspacing=1.2)
+    figure.legend(
+        handles,
+        [wrapped(label, _LONGEST) for label in labels],
+        loc="outside lower center",
+        ncols=columns,
+        columnspacing=1.2,
+    )

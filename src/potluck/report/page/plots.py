@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from potluck.errors import PotluckError
 from potluck.report.figures.accuracy import accuracy_plot
 from potluck.report.figures.attribution import attribution_plot
 from potluck.report.figures.base import NoFigureError, Plot
@@ -71,8 +70,8 @@ def plots(
             plot = make()
         except NoFigureError as error:
             missing.append(Missing(title, one_line(error)))
-        except PotluckError as error:
-            missing.append(Missing(title, f"it could not be made: {one_line(error)}"))
+        except Exception as error:  # whatever it is, the rest of the page is worth having
+            missing.append(Missing(title, f"it could not be made: {type(error).__name__}: {one_line(error)}"))
         else:
             made += [plot] if plot is not None else []
     return made, missing

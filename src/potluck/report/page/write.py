@@ -63,7 +63,8 @@ def write_report(
     with drawing():
         made, missing = plots(methods, Opened(data_dir), quick=quick, tell=tell)
         tell("writing")
-        shown = [_write_plot(plot, folder) for plot in made]
+        taken: set[str] = set()
+        shown = [_write_plot(plot, folder, taken) for plot in made]
     text = _template().render(
         title=_title([method.title for method in methods]),
         version=__version__,
@@ -81,7 +82,7 @@ def write_report(
         environments=content.environments(results),
     )
     write_bytes(folder / PAGE, text.encode())
-    _tidy(folder / FIGURES, {name for plot in shown for _, _, name in plot["versions"]})
+    _tidy(folder / FIGURES, taken)
     return folder / PAGE
 
 
@@ -102,11 +103,13 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def _write_plot(plot: Plot, folder: Path) -> dict[str, Any]:
-    """Write the files of a figure; what the page needs to know of it."""
+def _write_plot(plot: Plot, folder: Path, taken: set[str]) -> dict[str, Any]:
+    """Write the files of a figure, under names that are not taken; what the page needs to know of it."""
     versions = []
     for label, figure in plot.versions.items():
         name = file_name(plot.name, label)
+        name = next(each for each in (name, *(f"{name}-{count}" for count in range(2, 1000))) if each not in taken)
+        taken.add(name)
         settle(figure)
         for kind in ("pdf", "png"):
             write_bytes(folder / FIGURES / f"{name}.{kind}", as_bytes(figure, kind), durable=False)
