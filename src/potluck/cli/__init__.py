@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import algorithms, compare, data, models, report, runs
+from potluck.cli import algorithms, compare, data, models, report, runs, tune
 from potluck.errors import PotluckError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.add_typer(runs.app)
 app.add_typer(compare.app)
+app.add_typer(tune.app)
 app.add_typer(report.app)
 app.add_typer(algorithms.app)
 app.add_typer(models.app)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from potluck.cli.carrying import carry_out
 from potluck.cli.common import Json, console_for, say
-from potluck.cli.options import METHODS, run_options, settings_of
+from potluck.cli.options import METHODS, run_options, settings_by_method
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -68,8 +69,9 @@ def compare(
 
       potluck compare --out runs/compare --protocol papers
     """
+    from potluck.algorithms import find
     from potluck.compare.comparing import compare_runs, named_protocol, refuse_choices
-    from potluck.compare.grid import parse_grid
+    from potluck.compare.grid import make_cells, parse_grid, parse_seeds
     from potluck.compare.places import place
     from potluck.compare.tables import plain, show, write_tables
     from potluck.results import read_runs
@@ -79,7 +81,9 @@ def compare(
     named_protocol(protocol)
     refuse_choices(test, target)
     varied = parse_grid(grid or [])
-    places = place(_cells(given, methods, seeds, varied), out) if methods else []
+    kinds = [find(method).name for method in methods or []]
+    chosen = None if seeds is None else parse_seeds(seeds)
+    places = place(make_cells(kinds, chosen, varied, settings_by_method(given, kinds)), out) if kinds else []
     _refuse_baseline(baseline, places, out)
     outcomes = _carry_out(console, places, jobs, part, out) if places else {}
     results, problems = read_runs([*(each.path for each in places if each.begun), out])
@@ -95,26 +99,6 @@ def compare(
     say(console, f"Written to {', '.join(map(str, paths))}.")
     _write_report(console, made, out)
     _refuse_failures(outcomes)
-
-
-def _cells(
-    given: Mapping[str, Any], methods: Sequence[str], seeds: str | None, grid: Mapping[str, Sequence[Any]]
-) -> Sequence[Any]:
-    """The runs that are asked for."""
-    from potluck import algorithms
-    from potluck.compare.grid import make_cells, parse_seeds, refuse_unknown, resolve
-    from potluck.config import parse_assignment
-
-    sets = [parse_assignment(text) for text in given["sets"] or []]
-    kinds = [algorithms.find(method).name for method in methods]
-    for key, _ in sets:
-        refuse_unknown(key, kinds)
-
-    def settings(method: str, assignments: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
-        own = [(meant, value) for key, value in sets if (meant := resolve(key, method)) is not None]
-        return settings_of(given, method, assignments, sets=own)
-
-    return make_cells(methods, parse_seeds(seeds) if seeds is not None else None, grid, settings)
 
 
 def _refuse_baseline(baseline: str | None, places: Sequence[Place], out: Path) -> None:
@@ -133,36 +117,21 @@ def _refuse_baseline(baseline: str | None, places: Sequence[Place], out: Path) -
 def _carry_out(
     console: Console, places: Sequence[Place], jobs: int | None, part: str | None, out: Path
 ) -> dict[Place, Outcome]:
-    """Run what is left to run; ends the command if it was stopped."""
+    """Run what is left of the part that is asked for."""
     from potluck.compare.checking import check
     from potluck.compare.grid import parse_part
-    from potluck.compare.running import default_jobs, run_places, signals_stop
-    from potluck.compare.watching import view
-    from potluck.compare.working import Stop
-    from potluck.engines import find_device
+    from potluck.compare.running import default_jobs
 
     number, parts = parse_part(part) if part is not None else (1, 1)
     mine = list(places)[number - 1 :: parts]
     left = [place for place in mine if not place.finished]
-    device = check(left) if left else find_device("cpu")
+    device = check(place.cell.config for place in left)
     side_by_side = jobs or default_jobs(len(mine), device)
     of_all = f" (of {len(places)} in all)" if parts > 1 else ""
     begun = sum(place.begun for place in left)
     how_far = f"{len(mine) - len(left)} done, {begun} begun, {len(left) - begun} to begin"
     say(console, f"{len(mine)} runs{of_all}: {how_far}; {side_by_side} side by side on {device}.")
-    if not left:
-        return {}
-    stop = Stop()
-    with view(console, left) as tell, signals_stop(stop, lambda text: say(console, text)):
-        outcomes = run_places(left, side_by_side, tell, stop)
-    for place, outcome in outcomes.items():
-        if outcome.text or outcome.verdict == "busy":
-            say(console, f"{place.cell}: {outcome.text or 'another process is running it; it is left to that one.'}",
-                style="yellow")  # fmt: skip
-    if stop.asked:
-        say(console, f"Stopped. Go on with it by the same command; all that is done lies in {out}.")
-        raise typer.Exit(130)
-    return outcomes
+    return carry_out(console, mine, side_by_side, out)
 
 
 def _refuse_failures(outcomes: Mapping[Place, Outcome]) -> None:

@@ -66,6 +66,24 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
+def settings_by_method(
+    given: Mapping[str, Any], methods: Sequence[str]
+) -> Callable[[str, Sequence[tuple[str, Any]]], dict[str, Any]]:
+    """How to get the settings of one of several methods; a ``--set`` may be of some of them alone."""
+    from potluck.compare.grid import refuse_unknown, resolve
+    from potluck.config import parse_assignment
+
+    sets = [parse_assignment(text) for text in given["sets"] or []]
+    for key, _ in sets:
+        refuse_unknown(key, methods)
+
+    def settings(method: str, assignments: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+        own = [(meant, value) for key, value in sets if (meant := resolve(key, method)) is not None]
+        return settings_of(given, method, assignments, sets=own)
+
+    return settings
+
+
 def settings_of(
     given: Mapping[str, Any],
     algorithm: str | None,

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import torch
 
-from potluck.compare.places import Place
+from potluck.config import RunConfig
 from potluck.engines import find_device
 from potluck.experiment import make_federation
 
 
-def check(places: Sequence[Place]) -> torch.device:
+def check(configs: Iterable[RunConfig]) -> torch.device:
     """Make each kind of federation once, without running it, so that what does not fit is said now; the device.
 
     Seeds, and the values of an algorithm's own settings, which are validated already, make no other kind.
     """
     device = torch.device("cpu")
     seen = set()
-    for place in places:
-        config = place.cell.config
+    for config in configs:
         device = find_device(config.device)
         kind = config.model_copy(update={"seed": 0, "algorithm": {"name": config.algorithm["name"]}})
         if kind.model_dump_json() not in seen:

@@ -54,7 +54,8 @@ def _bars(bars: Progress, places: Sequence[Place]) -> Tell:
         before = next(each.completed for each in bars.tasks if each.id == task)
         if event["event"] == "end":
             bars.remove_task(tasks.pop(place))
-            bars.update(overall, advance=rounds - before)
+            # What is left to another process may be tried again.
+            bars.update(overall, advance=-before if event["verdict"] == "busy" else rounds - before)
             return
         accuracy = f"{percent(event['accuracy'])} %" if "accuracy" in event else ""
         bars.update(task, completed=event["round"], accuracy=accuracy)
