@@ -81,6 +81,18 @@ def test_parts_come_together(potluck: tiny.Command, tmp_path: Path) -> None:
     assert numbers(tmp_path / "all") == numbers(tmp_path / "at once")
 
 
+def test_the_first_named_comes_first_and_is_the_baseline_if_it_can(potluck: tiny.Command, tmp_path: Path) -> None:
+    command = ("compare", "standalone", "fedavg", *tiny.ARGUMENTS, "--seeds", "0,1", "--jobs", 1, "--json")
+    only = potluck(*command, "--part", "2/4", "--out", tmp_path / "c")
+    assert only.code == 0
+    assert "standalone has no finished run here: compared to the first that has." in only.err
+    assert json.loads(only.out)["baseline"] == "fedavg"
+    two = potluck(*command, "--part", "3/4", "--out", tmp_path / "c")
+    assert [each["seeds"] for each in json.loads(two.out)["methods"]] == [[1], [0]]
+    assert json.loads(two.out)["baseline"] == "standalone"
+    assert "none to pair their clients over" in json.loads(two.out)["warnings"][0]
+
+
 def test_what_somebody_else_runs_is_left_to_them(potluck: tiny.Command, tmp_path: Path) -> None:
     out = tmp_path / "c"
     assert potluck(*METHODS, "--out", out, "--jobs", 1).code == 0

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from potluck.compare.comparing import Comparison
     from potluck.compare.places import Place
     from potluck.compare.working import Outcome
+    from potluck.results import RunResult
 
 app = typer.Typer()
 
@@ -86,7 +87,8 @@ def compare(
     places = place(make_cells(kinds, chosen, varied, settings_by_method(given, kinds)), out) if kinds else []
     _refuse_baseline(baseline, places, out)
     outcomes = _carry_out(console, places, jobs, part, out) if places else {}
-    results, problems = read_runs([*(each.path for each in places if each.begun), out])
+    results, problems = read_runs([*(each.path for each in _in_order(places, kinds)), out])
+    baseline = _finished(console, baseline or next(iter(kinds), None), results)
     meant = {key.rpartition(".")[2] for key in (*varied, *(text.partition("=")[0] for text in given["sets"] or []))}
     made = compare_runs(results, baseline=baseline, protocol=protocol, target=target, test=test, compared=meant)
     paths = write_tables(made, out)
@@ -99,6 +101,25 @@ def compare(
     say(console, f"Written to {', '.join(map(str, paths))}.")
     _write_report(console, made, out)
     _refuse_failures(outcomes)
+
+
+def _in_order(places: Sequence[Place], kinds: Sequence[str]) -> list[Place]:
+    """What is there, in the order in which methods were named: runs go by seed."""
+    return sorted(
+        (each for each in places if each.begun), key=lambda each: kinds.index(each.cell.config.algorithm["name"])
+    )
+
+
+def _finished(console: Console, baseline: str | None, results: Sequence[RunResult]) -> str | None:
+    """The baseline, if a run of it is finished; its runs may have failed, or be on another machine."""
+    if baseline is None:
+        return None
+    finished = {run.algorithm for run in results if run.finished}
+    if baseline.lower().partition(" ")[0] in finished:
+        return baseline
+    if finished:
+        say(console, f"{baseline} has no finished run here: compared to the first that has.", style="yellow")
+    return None
 
 
 def _refuse_baseline(baseline: str | None, places: Sequence[Place], out: Path) -> None:

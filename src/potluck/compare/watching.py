@@ -54,8 +54,9 @@ def _bars(bars: Progress, places: Sequence[Place]) -> Tell:
         before = next(each.completed for each in bars.tasks if each.id == task)
         if event["event"] == "end":
             bars.remove_task(tasks.pop(place))
-            # What is left to another process may be tried again.
-            bars.update(overall, advance=-before if event["verdict"] == "busy" else rounds - before)
+            # What is left to another process may be tried again; what is stopped has got as far as it has.
+            rest = {"busy": -before, "stopped": 0}.get(event["verdict"], rounds - before)
+            bars.update(overall, advance=rest)
             return
         accuracy = f"{percent(event['accuracy'])} %" if "accuracy" in event else ""
         bars.update(task, completed=event["round"], accuracy=accuracy)
