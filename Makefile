@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 DEMO := --data fashion-mnist-10k --partition pathological:2 --clients 10 --models cnn-1..5 --rounds 20 --seed 0
 
-.PHONY: help install dev demo bench bench-data lint types check format test clean
+.PHONY: help install dev demo bench bench-data bench-report lint types check format test clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ demo: install ## ten clients with five different networks: each alone, then toge
 
 bench-data: install ## how long data take to load, to deal and to augment, one image at a time for comparison
 	$(BIN)/python -m benchmarks.data
+
+bench-report: dev ## how long a report of ten long runs takes, and how large its page is
+	$(BIN)/python -m benchmarks.report
 
 bench: install ## how long a round takes on each engine, and as research code runs it; how it grows with clients
 	$(BIN)/python -m benchmarks.engines

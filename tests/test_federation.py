@@ -524,7 +524,8 @@ def test_what_happens_is_told() -> None:
     federation("standalone", fraction=0.5, evaluate_every=1).run(
         1, watch=lambda event: events.append((event["event"], event.get("done"), event.get("total")))
     )
-    assert events == [("train", 1, 2), ("train", 2, 2), ("evaluate", 1, 2), ("evaluate", 2, 2), ("round", None, None)]
+    told = [("train", 1, 2), ("train", 2, 2), ("evaluate", 1, 2), ("evaluate", 2, 2), ("round", None, None)]
+    assert [event for event in events if event[0] in ("train", "evaluate", "round")] == told
 
 
 def test_precision() -> None:

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from potluck.experiment import open_run
     from potluck.federation import Federation
     from potluck.payload import Payload
+    from potluck.watching import Callback
 
 _HOMES = {
     "Algorithm": "potluck.algorithms",
     "Batch": "potluck.contract",
+    "Callback": "potluck.watching",
     "Client": "potluck.client",
     "Federation": "potluck.federation",
     "Group": "potluck.contract",
@@ -40,6 +42,7 @@ _HOMES = {
 __all__ = [
     "Algorithm",
     "Batch",
+    "Callback",
     "Client",
     "Federation",
     "Group",

@@ -29,6 +29,14 @@ class FederationConfig(Training):
     )
     evaluate_every: int = Field(10, ge=1, description="rounds between evaluations of all clients")
     checkpoint_every: int = Field(10, ge=1, description="rounds between checkpoints")
+    early_stop: int | None = Field(
+        None,
+        ge=1,
+        description="stop after so many evaluations of all clients without a better validation accuracy; unset: never",
+    )
+    measure: Literal["gradient-norm"] | None = Field(
+        None, description="what to record of every participant besides: gradient-norm (about one more epoch per round)"
+    )
 
 
 class RunConfig(FederationConfig):

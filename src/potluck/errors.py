@@ -30,6 +30,10 @@ class RunError(PotluckError):
     """A run folder cannot be created, read or resumed."""
 
 
+class BusyRunError(RunError):
+    """Another process is working in the run's folder."""
+
+
 class TrainingError(PotluckError):
     """Training went wrong, for example a loss that is no longer finite."""
 

@@ -116,12 +116,18 @@ def read_config(folder: RunFolder) -> RunConfig:
     return make_config(config)
 
 
-def open_run(path: str | Path) -> Federation:
+def open_run(path: str | Path, *, data_dir: str | None = None) -> Federation:
     """A run on disk as a federation, at its newest checkpoint: its ``clients`` can ``predict``.
 
     The run's data set must be at hand.
+
+    Args:
+        path: The run's folder.
+        data_dir: Where data sets are, if they have moved since.
     """
-    folder = RunFolder.open(Path(path))
-    federation = make_federation(read_config(folder), Path(path))
+    config = read_config(RunFolder.open(Path(path)))
+    if data_dir is not None:
+        config = config.model_copy(update={"data_dir": data_dir})
+    federation = make_federation(config, Path(path))
     federation.restore(to_read=True)
     return federation

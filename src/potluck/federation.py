@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -34,13 +34,13 @@ from potluck.errors import (
 )
 from potluck.joining import admit, common_task, digest, public_samples
 from potluck.metrics.accuracy import Evaluation
+from potluck.metrics.early_stop import standing
+from potluck.metrics.observe import means, observe
 from potluck.metrics.protocol import History, client_scores, mean_scores, summarize
 from potluck.payload import Payload
 from potluck.run.record import RunRecord
 from potluck.settings import explain
-
-Watch = Callable[[dict[str, Any]], None]
-"""Called with each event of a run: ``{"event": "train" | "evaluate" | "round", ...}``."""
+from potluck.watching import Watch, together
 
 GIVEN = "given"
 """What stands for the data set in the configuration of a run whose data were given from Python."""
@@ -93,6 +93,11 @@ class Federation:
             raise ConfigError("clients: give a list of them, even of one.")
         self.clients = list(clients)
         self.cohort_size = cohort_size(len(self.clients), self.config.fraction)
+        if self.config.early_stop and not any(len(client.validation) for client in self.clients):
+            raise ConfigError(
+                "early_stop goes by validation accuracy, and no client has validation samples: choose a split with "
+                "some (8:1:1 or release), give clients validation=..., or leave early_stop out."
+            )
         self.devices = find_devices(self.config.device)
         where = self.device = self.devices[0]
         task = common_task(self.clients, self.algorithm)
@@ -125,17 +130,18 @@ class Federation:
         """Rounds that are over."""
         return self.history.rounds[-1]["round"] if self.history.rounds else 0
 
-    def run(self, rounds: int, *, watch: Watch | None = None) -> History:
+    def run(self, rounds: int, *, watch: Watch | Iterable[Watch] | None = None) -> History:
         """Run until ``rounds`` rounds are over, and give the history of all of them.
 
         Args:
             rounds: Rounds in all; those that are over already count. Everyone is evaluated in the last one, and a
                 schedule that depends on the total takes this one.
-            watch: Called with each event of the run. By default a terminal or notebook shows a live bar.
+            watch: A :class:`potluck.Callback`, a function that is called with each event of the run, or a list of
+                them. By default a terminal or notebook shows a live bar.
         """
         if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
             raise ConfigError(f"rounds: {rounds!r} is not a whole number of at least 1.")
-        if rounds <= self.rounds:
+        if rounds <= self.rounds or self.stopped_early:
             # Perhaps a run that was killed between its last round and its summary.
             self._record.finish(self.summary)
             self._record.close()
@@ -143,11 +149,15 @@ class Federation:
         if watch is None:
             with _bar(rounds, self.rounds) as bar:
                 return self.run(rounds, watch=bar)
+        tell = together(watch)
         self._record.begin()
         try:
+            tell({"event": "run", "rounds": rounds, "done": self.rounds})
             start = 0 if self.algorithm.enrolls and not self.history.rounds else self.rounds + 1
             for number in range(start, rounds + 1):
-                self._round(Round(number, rounds, draws.fold(self.config.seed, "server", number)), watch)
+                self._round(Round(number, rounds, draws.fold(self.config.seed, "server", number)), tell)
+                if self.stopped_early:
+                    break
         except BaseException as error:
             self._record.abandon_round()
             if isinstance(error, PotluckError):
@@ -159,7 +169,14 @@ class Federation:
             self.setting.stop.clear()
             self._record.close()
         self._record.finish(self.summary)
+        tell({"event": "over", "summary": self.summary})
         return self.history
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether validation accuracy has not improved for ``early_stop`` evaluations of all clients."""
+        patience = self.config.early_stop
+        return patience is not None and standing(self.history.rounds).since >= patience
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -191,11 +208,17 @@ class Federation:
         begin = time.perf_counter()
         chosen = range(len(self._members)) if round.number == 0 else self.cohort(round.number)
         jobs = {number: self.job(number, round) for number in chosen}
+        watch({"event": "begin", "number": round.number, "cohort": sorted(jobs)})
         outcomes: dict[int, Outcome] = {}
+        observed: dict[int, dict[str, float]] = {}
         with closing(self.engine.train(round, list(jobs.values()))) as trained:
             for outcome in trained:
                 if outcome.state:
                     self._record.states.stage(outcome.client, round.number, outcome.state)
+                    job = jobs[outcome.client]
+                    observed[outcome.client] = observe(
+                        self.setting, self.engine, self.config.measure, round, job, outcome
+                    )
                 # The state is in good hands: what is kept here of it is only what a record needs.
                 outcomes[outcome.client] = replace(outcome, state={})
                 self.setting.check_stop()
@@ -208,6 +231,11 @@ class Federation:
         server = self._aggregate(round, list(outcomes.values()))
         record = self._round_record(round, jobs, outcomes, everyone)
         lines = [self._client_record(round, e, jobs, outcomes) for e in (everyone or evaluations).values()]
+        for line in lines:
+            if seen := observed.get(line["client"]):
+                line["observed"] = seen
+        if seen := means(observed.values()):
+            record["observed"] = seen
         record["seconds"] = time.perf_counter() - begin
         # Only a round that is recorded counts.
         self._record.commit_round(record, lines)
@@ -215,7 +243,7 @@ class Federation:
         self.history.rounds.append(record)
         if everyone is not None:
             self.history.client_accuracy = [client_scores(evaluation)["accuracy"] for evaluation in everyone.values()]
-        if round.number % self.config.checkpoint_every == 0 or round.number == round.total:
+        if round.number % self.config.checkpoint_every == 0 or round.number == round.total or self.stopped_early:
             self._record.checkpoint(round.number, server)
         watch({"event": "round", **record})
 
@@ -269,7 +297,11 @@ class Federation:
                 everyone[evaluation.client] = evaluation
                 self.setting.check_stop()
                 watch({"event": "evaluate", "done": count, "total": len(others)})
-        return dict(sorted(everyone.items()))
+        everyone = dict(sorted(everyone.items()))
+        scores = {number: client_scores(evaluation) for number, evaluation in everyone.items()}
+        mean = mean_scores(list(everyone.values()))
+        watch({"event": "evaluated", "number": round.number, "scores": mean, "clients": scores})
+        return everyone
 
     def logits(self, client: Client, x: Tensor) -> Tensor:
         """The outputs of one client's personal model, with what it would receive in the next round."""

@@ -118,6 +118,13 @@ class Algorithm(BaseModel):
         """Logits of the client for ``x``."""
         return net(x)
 
+    def observe(self, state: State) -> dict[str, float]:
+        """Numbers worth a record of the ``state`` (``network.path``) that a client holds after its training.
+
+        Records alone show them: no training, and no payload, may depend on it.
+        """
+        return {}
+
     # ---- the server's side ----------------------------------------------------------------------------------------
 
     def broadcast(self, state: State, client: int, round: Round) -> Payload:

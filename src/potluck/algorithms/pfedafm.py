@@ -108,6 +108,10 @@ class PFedAFM(Algorithm):
         features = net.call("extractor", x, weights=received)
         return net.head(features if self.predict_with == "small" else net.mixer(net.body(x), features))
 
+    def observe(self, state: State) -> dict[str, float]:
+        """The mean of alpha (the paper's Figure 8)."""
+        return {"mixing": float(state["mixer.weight"].double().mean())}
+
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
         """Equation 11, or the last client's."""
         if self.aggregation == "last":

@@ -1,4 +1,4 @@
-"""The command line: ``potluck run``, ``resume``, ``show``, ``algorithms``, ``models``, ``data``."""
+"""The command line: what there is to type, a file for each group of commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from potluck import __version__
-from potluck.cli import algorithms, data, models, runs
+from potluck.cli import algorithms, compare, data, models, report, runs, tune
 from potluck.errors import PotluckError
 
 app = typer.Typer(
@@ -20,6 +20,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(runs.app)
+app.add_typer(compare.app)
+app.add_typer(tune.app)
+app.add_typer(report.app)
 app.add_typer(algorithms.app)
 app.add_typer(models.app)
 app.add_typer(data.app)

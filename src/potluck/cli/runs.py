@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -13,50 +12,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli.common import PARTITIONS, SPLITS, DataDir, Json, console_for, say
+from potluck.cli.common import Json, console_for, say
+from potluck.cli.options import METHODS, run_options, settings_of
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
     from potluck.config import RunConfig
     from potluck.federation import Federation
+    from potluck.watching import Watch
+
+TensorBoardFlag = Annotated[
+    bool, typer.Option("--tensorboard", help="Write the run for TensorBoard as it goes, into its folder.")
+]
 
 app = typer.Typer()
 
 
 @app.command()
+@run_options
 def run(
-    algorithm: Annotated[
-        str | None,
-        typer.Argument(
-            help="The method: standalone, fedavg, fedprox, lg-fedavg, pfedes, fedgh, pfedafm, fedclassavg, fml, fedkd, "
-            "fedapen, fd, fedproto, fedtgp, kt-pfl; 'potluck algorithms' explains them."
-        ),
-    ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help=r"Data set (see 'potluck data list'), folder of images or .npz file. \[default: fashion-mnist-10k]"
-        ),
-    ] = None,
-    data_dir: DataDir = None,
-    split: Annotated[str | None, typer.Option(help=rf"{SPLITS} \[default: the data set's own]")] = None,
-    partition: Annotated[str | None, typer.Option(help=rf"{PARTITIONS} \[default: pathological:2]")] = None,
-    clients: Annotated[int | None, typer.Option(help=r"Number of clients. \[default: 10]")] = None,
-    fraction: Annotated[float | None, typer.Option(help=r"Share of clients per round. \[default: 1.0]")] = None,
-    models: Annotated[
-        str | None, typer.Option(help=r"Networks of the clients (see 'potluck models'). \[default: cnn-1..5]")
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help=r"Communication rounds. \[default: 50]")] = None,
+    given: dict[str, Any],
+    algorithm: Annotated[str | None, typer.Argument(help=f"The method: {METHODS}")] = None,
     seed: Annotated[int | None, typer.Option(help=r"The one seed of every draw. \[default: 0]")] = None,
-    engine: Annotated[
-        str | None, typer.Option(help=r"Where clients execute: loop, stacked or auto. \[default: auto]")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help=r"cpu, cuda, cuda:1 or auto; or several, as in cuda:0,cuda:1. \[default: auto]")
-    ] = None,
     out: Annotated[Path | None, typer.Option(help=r"Folder of the run. \[default: runs/<method>-<time>]")] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,
-    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
+    tensorboard: TensorBoardFlag = False,
     as_json: Json = False,
 ) -> None:
     """Run an experiment.
@@ -65,8 +44,9 @@ def run(
     For --set: epochs, batch_size, learning_rate, optimizer, momentum,
     weight_decay, clip_norm, schedule, betas, augmentation (release,
     two-views or none), public, assignment, initial_weights, precision,
-    evaluate_every, checkpoint_every; a method's own settings are under
-    'algorithm.'. To see which client gets what: potluck data show.
+    evaluate_every, checkpoint_every, early_stop, measure; a method's own
+    settings are under 'algorithm.'. To see which client gets what:
+    potluck data show.
 
     Examples:
       potluck run pfedes
@@ -75,38 +55,22 @@ def run(
 
       potluck run pfedes --set algorithm.mu=0.3 --set schedule=cosine
     """
-    from potluck.config import make_config, merge, parse_assignment, read_file
-    from potluck.data.sources import absolute
+    from potluck.config import make_config
     from potluck.experiment import make_federation
     from potluck.run.folder import refuse_existing
 
-    flags: dict[str, Any] = {
-        "data": data, "data_dir": data_dir, "split": split, "partition": partition, "clients": clients,
-        "fraction": fraction, "models": models, "rounds": rounds, "seed": seed, "engine": engine, "device": device,
-        "algorithm.name": algorithm,
-    }  # fmt: skip
-    settings = read_file(config) if config else {}
-    if algorithm is not None:
-        # First of all, too: the file may be of another algorithm, whose settings do not count.
-        settings = merge(settings, {"algorithm.name": algorithm})
-    settings = merge(settings, dict(parse_assignment(text) for text in sets or []))
-    settings = merge(settings, {key: value for key, value in flags.items() if value is not None})
-    # A resume may be asked for from another folder.
-    if (folder := settings.get("data_dir")) and isinstance(folder, str):
-        settings["data_dir"] = os.path.abspath(os.path.expanduser(folder))  # noqa: PTH100, PTH111
-    if isinstance(name := settings.get("data"), str):
-        settings["data"] = absolute(name)
-    made = make_config(settings)
+    made = make_config(settings_of(given, algorithm, seed=seed))
     path = out or Path("runs") / f"{made.algorithm['name']}-{datetime.now():%Y%m%d-%H%M%S}"
     # Said before anything is loaded; making the folder checks again.
     refuse_existing(path)
-    _go(made, make_federation(made, path), path, as_json)
+    _go(made, make_federation(made, path), path, as_json, _watchers(tensorboard, path))
 
 
 @app.command()
 def resume(
     path: Annotated[Path, typer.Argument(help="Folder of a run that was stopped or killed.")],
     data_dir: Annotated[str | None, typer.Option(help="Folder with data sets, if they have moved.")] = None,
+    tensorboard: TensorBoardFlag = False,
     as_json: Json = False,
 ) -> None:
     """Go on with a run from its last checkpoint, to the same result as if it had never stopped."""
@@ -125,7 +89,7 @@ def resume(
         say(console, problem, style="yellow")
     done = f"after round {federation.rounds} of {config.rounds}" if federation.rounds else "from the beginning"
     say(console, f"Going on with {path} {done}.")
-    _go(config, federation, path, as_json)
+    _go(config, federation, path, as_json, _watchers(tensorboard, path))
 
 
 @app.command()
@@ -151,7 +115,16 @@ def show(
         console.print(client_table(summaries[str(paths[0])]["client_accuracy"]))
 
 
-def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) -> None:
+def _watchers(tensorboard: bool, path: Path) -> list[Watch]:
+    """Who hears of the run, besides the person in front of the terminal."""
+    if not tensorboard:
+        return []
+    from potluck.watching.tensorboard import FOLDER, TensorBoard
+
+    return [TensorBoard(path / FOLDER)]
+
+
+def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool, watchers: Sequence[Watch]) -> None:
     """Run to the end, showing how it goes, and say where everything is."""
     from potluck.errors import InterruptedRunError
     from potluck.report.progress import progress
@@ -161,7 +134,7 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) ->
     announce(console, config, federation)
     try:
         with _stopping(federation), progress(console, config.rounds, federation.rounds) as watch:
-            history = federation.run(config.rounds, watch=watch)
+            history = federation.run(config.rounds, watch=[watch, *watchers])
     except (InterruptedRunError, KeyboardInterrupt) as stopped:
         say(console, f"{str(stopped).capitalize() or 'Stopped at once.'} Go on with it: potluck resume {path}")
         raise typer.Exit(130) from stopped
@@ -174,6 +147,13 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool) ->
         return
     seconds = sum(record["seconds"] for record in history.rounds)
     console.print(result_table({str(path): summary}, {str(path): seconds}))
+    if federation.stopped_early:
+        stop = summary["early_stop"]
+        say(
+            console,
+            f"Stopped early after round {federation.rounds} of {config.rounds}: validation accuracy was best in round "
+            f"{stop['best_round']}, and not better in {stop['patience']} evaluations since.",
+        )
     say(console, f"Written to {path}. See every client: potluck show {path}")
 
 

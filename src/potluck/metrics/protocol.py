@@ -13,9 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from potluck.metrics.accuracy import Evaluation
+from potluck.metrics.early_stop import standing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MEANING = {
     "all_last": "all clients, last round",
@@ -47,7 +51,12 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def summarize(config: Mapping[str, Any], history: History) -> dict[str, Any]:
     """The summary of a run: what was asked, as far as its configuration says, and what came of it."""
     asked = ("algorithm", "data", "partition", "models", "clients", "fraction", "seed")
-    return {"version": 1, **{name: config[name] for name in asked if name in config}, **history.summary}
+    summary = {"version": 1, **{name: config[name] for name in asked if name in config}, **history.summary}
+    if (patience := config.get("early_stop")) is not None:
+        now = standing(history.rounds)
+        stopped = {"patience": patience, "stopped": now.since >= patience, "best_round": now.best_round}
+        summary["early_stop"] = stopped
+    return summary
 
 
 @dataclass
@@ -71,6 +80,20 @@ class History:
             "rounds": len([record for record in self.rounds if record["round"] > 0]),
             **{name: sum(record[name] for record in self.rounds) for name in COSTS},
         }
+
+    def plot(self, x: str = "rounds") -> Figure:
+        """A figure of accuracy over ``x``: rounds, bytes, flops or seconds; ``.savefig("accuracy.pdf")`` keeps it.
+
+        It needs the extra ``report``. In a notebook, a history shows its table and its curve by itself.
+        """
+        from potluck.report.figures.history import history_figure
+
+        return history_figure(self, x)
+
+    def _repr_html_(self) -> str:
+        from potluck.report.figures.history import history_html
+
+        return history_html(self)
 
     def _protocols(self) -> dict[str, Any]:
         everyone = [record for record in self.rounds if record["all"] is not None]

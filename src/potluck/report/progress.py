@@ -20,8 +20,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from potluck.federation import Watch
 from potluck.report.format import duration, percent, size
+from potluck.watching import Watch
 
 _EVERY = 15.0
 """Seconds between two lines where there is no terminal for a bar."""
@@ -52,7 +52,7 @@ def progress(console: Console, rounds: int, done: int) -> Iterator[Watch]:
             if event["event"] == "round":
                 accuracy = event["all"] or event["participants"]
                 bar.update(task, completed=event["round"], accuracy=percent(accuracy["accuracy"]), doing="")
-            else:
+            elif event["event"] in ("train", "evaluate"):
                 verb = "training" if event["event"] == "train" else "evaluating everyone"
                 bar.update(task, doing=f"{verb} {event['done']}/{event['total']}")
 

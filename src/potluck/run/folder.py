@@ -18,7 +18,7 @@ from typing import IO, Any
 import torch
 
 from potluck import __version__
-from potluck.errors import RunError
+from potluck.errors import BusyRunError, RunError
 from potluck.run.files import write_bytes, write_json
 from potluck.run.toml import to_toml
 
@@ -136,7 +136,7 @@ class RunFolder:
             for path in (*self.path.glob(".*.part"), *self.path.glob("checkpoint/*/.*.part")):
                 path.unlink()  # what a killed process was writing
         except BlockingIOError as error:
-            raise RunError(f"{self.path} is being run by another process: wait for it, or stop it.") from error
+            raise BusyRunError(f"{self.path} is being run by another process: wait for it, or stop it.") from error
         except OSError as error:
             raise RunError(f"cannot write in {self.path}: {error.strerror or error}.") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from potluck.run.folder import RECORDS, RunFolder
 from potluck.run.states import ClientStates
 from potluck.settings import flat
 
-_FREE = {"data_dir", "checkpoint_every"}
+FREE = {"data_dir", "checkpoint_every", "measure"}
 """Settings that may change between two parts of a run: no number depends on them."""
 
 
@@ -25,6 +26,19 @@ class Restored:
     history: History = field(default_factory=History)
     server: State | None = None
     problems: list[str] = field(default_factory=list)
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Which settings differ that a run's numbers depend on, in words; nothing if none does.
+
+    >>> changes({"seed": 0, "data_dir": "/a"}, {"seed": 1, "data_dir": "/b"})
+    'seed was 0, now 1'
+    """
+    old, new = flat(before), flat(now)
+    keys = sorted((old.keys() | new.keys()) - FREE)
+    return "; ".join(
+        f"{key} was {old.get(key)!r}, now {new.get(key)!r}" for key in keys if old.get(key) != new.get(key)
+    )
 
 
 class RunRecord:
@@ -102,11 +116,8 @@ class RunRecord:
         return Restored(read_history(folder, found.checkpoint.round), found.server, problems)
 
     def _refuse_changes(self, checkpoint: Checkpoint) -> None:
-        before, now = flat(checkpoint.config), flat(self.config)
-        keys = (before.keys() | now.keys()) - _FREE
-        changed = sorted(key for key in keys if before.get(key) != now.get(key))
-        if changed:
-            details = "; ".join(f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in changed)
+        details = changes(checkpoint.config, self.config)
+        if details:
             raise RunError(
                 f"the configuration of {self.path} has changed since its checkpoint: {details}. "
                 "Put it back, or start a new run."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -106,8 +107,9 @@ def assert_same(one: Federation, other: Federation, tolerance: float = 1e-9) -> 
     records = run(one), run(other)
     for first, second in zip(*records, strict=True):
         assert first.keys() == second.keys()
-        for key in first.keys() - {"seconds", "loss"}:
+        for key in first.keys() - {"seconds", "loss", "observed"}:
             assert first[key] == second[key], (key, first, second)
+        assert first.get("observed", {}) == pytest.approx(second.get("observed", {}), rel=0, abs=tolerance)
         if first.get("loss") is not None:
             assert abs(first["loss"] - second["loss"]) < tolerance
     close(one.server, other.server, tolerance)

@@ -1,0 +1,56 @@
+"""What runs cost: in all, and until they reach an accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from potluck.results import RoundResult, RunResult
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Rounds, bytes in both directions, floating-point operations and seconds; means need not be whole numbers."""
+
+    rounds: float
+    bytes: float
+    flops: float
+    seconds: float
+
+
+def total_cost(run: RunResult) -> Cost:
+    """What the whole run cost."""
+    return _sum(run.rounds)
+
+
+def cost_to(run: RunResult, target: float, protocol: str) -> Cost | None:
+    """What a run cost up to the first round that was seen to reach the target; None if none was.
+
+    Under the papers' protocol that is the mean of the round's participants, and else of all clients, which is known
+    every ``evaluate_every`` rounds.
+    """
+    for number, each in enumerate(run.rounds, 1):
+        seen = each.participants if protocol == "participants_best" else each.everyone
+        if each.round > 0 and seen is not None and seen >= target:
+            return _sum(run.rounds[:number])
+    return None
+
+
+def mean_cost(costs: Sequence[Cost]) -> Cost:
+    """The mean of what several runs cost."""
+    count = len(costs)
+    return Cost(
+        sum(cost.rounds for cost in costs) / count,
+        sum(cost.bytes for cost in costs) / count,
+        sum(cost.flops for cost in costs) / count,
+        sum(cost.seconds for cost in costs) / count,
+    )
+
+
+def _sum(rounds: Sequence[RoundResult]) -> Cost:
+    return Cost(
+        len([each for each in rounds if each.round > 0]),
+        sum(each.bytes_up + each.bytes_down for each in rounds),
+        sum(each.flops for each in rounds),
+        sum(each.seconds for each in rounds),
+    )

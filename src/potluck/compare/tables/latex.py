@@ -1,0 +1,65 @@
+"""The table for a paper: LaTeX with booktabs."""
+
+from __future__ import annotations
+
+import re
+
+from potluck.compare.comparing import Comparison
+from potluck.compare.tables.words import lines, notes, target_name
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "|": "$|$", "±": r"$\pm$",
+    '"': "''",
+}  # fmt: skip
+
+
+def latex(comparison: Comparison) -> str:
+    r"""A ``table`` that needs ``\usepackage{booktabs}`` and nothing else; the best accuracy is bold."""
+    to = _escape(target_name(comparison))
+    body = []
+    for line in lines(comparison):
+        accuracy = _escape(line.accuracy)
+        texts = (line.interval, line.difference, line.p, line.bytes, line.flops, line.target_bytes, line.target_flops)
+        cells = [
+            _escape(line.method),
+            rf"\textbf{{{accuracy}}}" if line.best else accuracy,
+            *(_number(text) for text in texts),
+        ]
+        # An interval in square brackets at the beginning of a row would be read as an argument of the line break.
+        body.append("    " + " & ".join(cells) + r" \\")
+    warnings = "".join(f"% {_comment(warning)}\n" for warning in comparison.warnings)
+    return (
+        "% \\usepackage{booktabs}\n"
+        + warnings
+        + "\\begin{table}\n  \\centering\n"
+        + f"  \\caption{{{_escape(' '.join(notes(comparison)))}}}\n"
+        + "  \\begin{tabular}{lrrrrrrrr}\n    \\toprule\n"
+        + "    & & & & & \\multicolumn{2}{c}{in all} & "
+        + f"\\multicolumn{{2}}{{c}}{{to {to}}} \\\\\n"
+        + "    \\cmidrule(lr){6-7} \\cmidrule(lr){8-9}\n"
+        + "    method & accuracy & 95\\,\\% interval & difference & $p$ & bytes & FLOP & bytes & FLOP \\\\\n"
+        + "    \\midrule\n"
+        + "\n".join(body)
+        + "\n    \\bottomrule\n  \\end{tabular}\n\\end{table}\n"
+    )
+
+
+def _number(text: str) -> str:
+    """A cell: a dash where there is nothing, and a minus sign that is one."""
+    if text == "-":
+        return "--"
+    return re.sub(r"(?<![\w$])-(?=[0-9])", lambda _: "$-$", _escape(text))
+
+
+def _escape(text: str) -> str:
+    r"""Text that LaTeX sets as it is.
+
+    >>> print(_escape("a_b & 5 %"))
+    a\_b \& 5 \%
+    """
+    return "".join(_SPECIAL.get(letter, letter if letter.isprintable() else "?") for letter in text)
+
+
+def _comment(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)

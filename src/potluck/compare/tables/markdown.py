@@ -1,0 +1,25 @@
+"""The table as Markdown."""
+
+from __future__ import annotations
+
+from potluck.compare.comparing import Comparison
+from potluck.compare.tables.words import lines, notes, target_name
+
+
+def markdown(comparison: Comparison) -> str:
+    """A table, then what it shows, then warnings; the best accuracy is bold."""
+    to = target_name(comparison)
+    headings = ["method", "seeds", "accuracy (%)", "95 % interval", "difference", "p", "bytes", "FLOP",
+                f"bytes to {to}", f"FLOP to {to}"]  # fmt: skip
+    rows = [headings, ["---", *["---:"] * (len(headings) - 1)]]
+    for line in lines(comparison):
+        accuracy = f"**{line.accuracy}**" if line.best else line.accuracy
+        texts = (line.interval, line.difference, line.p, line.bytes, line.flops, line.target_bytes, line.target_flops)
+        rows.append([_escape(line.method), line.seeds, accuracy, *texts])
+    table = ["| " + " | ".join(row) + " |" for row in rows]
+    warnings = [f"- **Note.** {warning}" for warning in comparison.warnings]
+    return "\n".join([*table, "", *(f"- {note}" for note in notes(comparison)), *warnings]) + "\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")

@@ -1,0 +1,65 @@
+"""The table as plain values: CSV and JSON, with all digits."""
+
+from __future__ import annotations
+
+import csv as format
+import io
+from typing import Any
+
+from potluck.compare.comparing import Comparison, Row
+
+
+def plain(comparison: Comparison) -> dict[str, Any]:
+    """A comparison as plain values."""
+    return {
+        "version": 1,
+        "protocol": comparison.protocol,
+        "test": comparison.test,
+        "baseline": comparison.baseline,
+        "target": comparison.target,
+        "target_reason": comparison.target_reason,
+        "methods": [{"seeds": row.group.seeds, **_values(row)} for row in comparison.rows],
+        "warnings": list(comparison.warnings),
+    }
+
+
+def csv(comparison: Comparison) -> str:
+    """A line per method; what is not there is empty."""
+    common = {
+        "protocol": comparison.protocol,
+        "test": comparison.test,
+        "baseline": comparison.baseline,
+        "target": comparison.target,
+    }
+    rows = [{"seeds": " ".join(map(str, row.group.seeds)), **_values(row), **common} for row in comparison.rows]
+    text = io.StringIO()
+    writer = format.DictWriter(text, fieldnames=["method", *(key for key in rows[0] if key != "method")])
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _values(row: Row) -> dict[str, Any]:
+    accuracy, difference, target = row.accuracy, row.difference, row.to_target
+    return {
+        "method": row.group.name,
+        "algorithm": row.group.algorithm,
+        "accuracy": accuracy.mean,
+        "accuracy_deviation": accuracy.deviation,
+        "accuracy_low": accuracy.low,
+        "accuracy_high": accuracy.high,
+        "difference": difference.mean if difference else None,
+        "difference_low": difference.low if difference else None,
+        "difference_high": difference.high if difference else None,
+        "clients": difference.count if difference else None,
+        "p": difference.p if difference else None,
+        "p_holm": row.p,
+        "rounds": row.total.rounds,
+        "bytes": row.total.bytes,
+        "flops": row.total.flops,
+        "seconds": row.total.seconds,
+        "reached": row.reached,
+        "rounds_to_target": target.rounds if target else None,
+        "bytes_to_target": target.bytes if target else None,
+        "flops_to_target": target.flops if target else None,
+    }

@@ -1,0 +1,46 @@
+"""The table on the terminal."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from potluck.compare.comparing import Comparison
+from potluck.compare.tables.words import lines, notes, target_name
+from potluck.metrics.protocol import MEANING
+
+
+def show(console: Console, comparison: Comparison) -> None:
+    """Print a comparison, with what there is to know about it."""
+    table = Table(
+        title=f"Test accuracy (%), {MEANING[comparison.protocol]}",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("method\nseeds", overflow="fold", min_width=12)
+    for heading in (
+        "mean ± sd\n95 % interval",
+        f"from\n{escape(comparison.baseline)}\np (Holm)",
+        "in all\nbytes\nFLOP",
+        f"to {target_name(comparison)}\nbytes\nFLOP",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for line in lines(comparison):
+        accuracy = f"[bold]{line.accuracy}[/bold]" if line.best else line.accuracy
+        table.add_row(
+            f"[bold]{escape(line.method)}[/bold]\n[dim]{line.seeds}[/dim]",
+            f"{accuracy}\n[dim]{escape(line.interval)}[/dim]",
+            f"{line.difference}\n[dim]{line.p}[/dim]",
+            f"{line.bytes}\n{line.flops}",
+            f"{line.target_bytes}\n{line.target_flops}",
+        )
+    console.print(table)
+    for note in notes(comparison):
+        console.print(note, style="dim", markup=False, highlight=False)
+    for warning in comparison.warnings:
+        console.print(warning, style="yellow", markup=False, highlight=False)

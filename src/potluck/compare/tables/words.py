@@ -1,0 +1,100 @@
+"""The words and numbers that every form of the table shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from potluck.compare.comparing import Comparison, Row
+from potluck.metrics.protocol import MEANING
+from potluck.report.format import operations, percent, size
+
+DASH = "-"
+TESTS = {"t": "paired t-test", "wilcoxon": "Wilcoxon's signed-rank test"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row in text; a dash where there is nothing to say."""
+
+    method: str
+    seeds: str
+    accuracy: str
+    interval: str
+    difference: str
+    p: str
+    bytes: str
+    flops: str
+    target_bytes: str
+    target_flops: str
+    best: bool
+
+
+def lines(comparison: Comparison) -> list[Line]:
+    """The rows of a comparison in text; the best are those whose accuracy reads the same as the highest."""
+    accuracies = [row.accuracy.mean for row in comparison.rows if row.accuracy.mean is not None]
+    best = percent(max(accuracies, default=None))
+    return [_line(row, best, comparison.baseline) for row in comparison.rows]
+
+
+def _line(row: Row, best: str, baseline: str) -> Line:
+    accuracy, total, target, difference = row.accuracy, row.total, row.to_target, row.difference
+    mean = percent(accuracy.mean)
+    return Line(
+        method=row.group.title,
+        seeds=str(len(row.group.runs)),
+        accuracy=mean if accuracy.deviation is None else f"{mean} ± {percent(accuracy.deviation)}",
+        interval=DASH if accuracy.low is None else f"[{percent(accuracy.low)}, {percent(accuracy.high)}]",
+        difference="baseline" if row.group.name == baseline else signed(difference.mean if difference else None),
+        p=probability(row.p),
+        bytes=size(round(total.bytes)),
+        flops=operations(round(total.flops)),
+        target_bytes=DASH if target is None else size(round(target.bytes)),
+        target_flops=DASH if target is None else operations(round(target.flops)),
+        best=mean == best != DASH,
+    )
+
+
+def signed(value: float | None) -> str:
+    """A difference in points, with its sign.
+
+    >>> signed(0.0123), signed(-0.02), signed(0.0), signed(None)
+    ('+1.23', '-2.00', '0.00', '-')
+    """
+    if value is None:
+        return DASH
+    text = f"{100 * value:+.2f}"
+    return text[1:] if float(text) == 0 else text
+
+
+def probability(p: float | None) -> str:
+    """A p-value, to three decimals.
+
+    >>> probability(0.0123), probability(1e-9), probability(None)
+    ('0.012', '<0.001', '-')
+    """
+    return DASH if p is None else "<0.001" if p < 0.0005 else f"{p:.3f}"
+
+
+def target_name(comparison: Comparison) -> str:
+    """The target in percent."""
+    return DASH if comparison.target is None else f"{100 * comparison.target:.4g} %"
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What the table shows, in sentences."""
+    runs = [run for row in comparison.rows for run in row.group.runs]
+    seeds = sorted({run.seed for run in runs})
+    rounds = sorted({len([each for each in run.rounds if each.round > 0]) for run in runs})
+    target = comparison.target
+    return [
+        f"Test accuracy in percent, {MEANING[comparison.protocol]}; seeds {', '.join(map(str, seeds))}; "
+        f"{', '.join(map(str, rounds))} rounds. Mean ± standard deviation over seeds, and 95 % interval of the mean.",
+        f"Difference from {comparison.baseline} in points; p by {TESTS[comparison.test]} over clients (each averaged "
+        "over seeds), corrected for the number of comparisons (Holm).",
+        "Bytes up and down as encoded, and floating-point operations, of a run in all"
+        + (
+            f", and up to {target_name(comparison)} ({comparison.target_reason}); a dash where a seed did not reach it."
+            if target is not None
+            else "."
+        ),
+    ]

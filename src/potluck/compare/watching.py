@@ -1,0 +1,85 @@
+"""How a comparison goes, live: a line for each run that is under way, and a bar for all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from potluck.compare.places import Place
+from potluck.compare.working import Tell
+from potluck.report.format import duration, percent
+
+_EVERY = 15.0
+"""Seconds between two lines of a run where there is no terminal for bars."""
+_ENDS = {"done": "done", "busy": "left to the process that runs it", "stopped": "stopped", "failed": "failed"}
+
+
+@contextmanager
+def view(console: Console, places: Sequence[Place]) -> Iterator[Tell]:
+    """Show how runs go: bars on a terminal, lines elsewhere."""
+    if not (console.is_terminal or console.is_jupyter):
+        yield _lines(console, places)
+        return
+    bars = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} {task.fields[unit]}"),
+        TextColumn("{task.fields[accuracy]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+        console=console,
+        speed_estimate_period=3600,
+    )
+    with bars:
+        yield _bars(bars, places)
+
+
+def _bars(bars: Progress, places: Sequence[Place]) -> Tell:
+    # Rounds stand for work: what was there before is no progress of this command.
+    overall = bars.add_task("all runs", total=sum(place.cell.config.rounds for place in places), unit="rounds",
+                            accuracy="")  # fmt: skip
+    tasks: dict[Place, TaskID] = {}
+
+    def tell(place: Place, event: dict[str, Any]) -> None:
+        rounds = place.cell.config.rounds
+        if place not in tasks:
+            tasks[place] = bars.add_task(str(place.cell), total=rounds, unit="rounds", accuracy="")
+        task = tasks[place]
+        before = next(each.completed for each in bars.tasks if each.id == task)
+        if event["event"] == "end":
+            bars.remove_task(tasks.pop(place))
+            # What is left to another process may be tried again; what is stopped has got as far as it has.
+            rest = {"busy": -before, "stopped": 0}.get(event["verdict"], rounds - before)
+            bars.update(overall, advance=rest)
+            return
+        accuracy = f"{percent(event['accuracy'])} %" if "accuracy" in event else ""
+        bars.update(task, completed=event["round"], accuracy=accuracy)
+        bars.update(overall, advance=event["round"] - before)
+
+    return tell
+
+
+def _lines(console: Console, places: Sequence[Place]) -> Tell:
+    begin, last, over = time.monotonic(), dict.fromkeys(places, time.monotonic()), 0
+
+    def tell(place: Place, event: dict[str, Any]) -> None:
+        nonlocal over
+        now, rounds, said = time.monotonic(), place.cell.config.rounds, ""
+        if event["event"] == "begin":
+            said = f"begins after round {event['round']} of {rounds}" if event["round"] else "begins"
+        elif event["event"] == "end":
+            over += event["verdict"] in ("done", "failed")
+            said = f"{_ENDS[event['verdict']]}, {over} of {len(places)} runs, {duration(now - begin)}"
+        elif now - last[place] > _EVERY:
+            said = f"round {event['round']} of {rounds}, accuracy {percent(event['accuracy'])} %"
+        if said:
+            last[place] = now
+            console.print(f"{place.cell}: {said}", soft_wrap=True, markup=False, highlight=False)
+
+    return tell

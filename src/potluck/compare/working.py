@@ -1,0 +1,88 @@
+"""Carrying out one run of a comparison, from its beginning or from where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+from potluck.compare.places import Place
+from potluck.errors import BusyRunError, InterruptedRunError, PotluckError, RunError
+from potluck.experiment import make_federation
+from potluck.federation import Federation
+from potluck.run.folder import RunFolder
+
+Tell = Callable[[Place, dict[str, Any]], None]
+"""Called with what happens to a cell: ``{"event": "begin" | "round" | "end", ...}``."""
+Verdict = Literal["done", "busy", "stopped", "failed"]
+
+
+class Outcome(NamedTuple):
+    """How it ended: done, left to another process that runs it, stopped or failed; and what there is to say."""
+
+    verdict: Verdict
+    text: str = ""
+
+
+class Stop:
+    """Lets a signal end the run that is under way."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._federation: Federation | None = None
+
+    def ask(self) -> None:
+        """Stop what runs at its next step, and begin nothing more."""
+        self.asked = True
+        if self._federation is not None:
+            self._federation.stop()
+
+    @contextmanager
+    def covering(self, federation: Federation) -> Iterator[None]:
+        """Within, asking stops this federation."""
+        self._federation = federation
+        if self.asked:
+            federation.stop()
+        try:
+            yield
+        finally:
+            self._federation = None
+
+
+def run_place(place: Place, tell: Tell, stop: Stop) -> Outcome:
+    """Run a cell to its end, unless it is over, somebody else runs it, or it is stopped."""
+    begun = place.begun
+
+    def watch(event: dict[str, Any]) -> None:
+        if event["event"] == "round":
+            scores = event["all"] or event["participants"]
+            tell(place, {"event": "round", "round": event["round"], "accuracy": scores["accuracy"]})
+
+    try:
+        if place.finished:
+            return Outcome("done")
+        if begun:
+            _refuse_busy(place)
+        federation = make_federation(place.cell.config, place.path)
+        problems = federation.restore() if begun else []
+        tell(place, {"event": "begin", "round": federation.rounds})
+        with stop.covering(federation):
+            federation.run(place.cell.config.rounds, watch=watch)
+        return Outcome("done", " ".join(problems))
+    except BusyRunError:
+        return Outcome("busy")
+    except (InterruptedRunError, KeyboardInterrupt):
+        return Outcome("stopped")
+    except RunError as error:
+        # Somebody else has begun, or ended, this run since we looked.
+        changed = place.begun and (not begun or place.finished)
+        return Outcome("busy") if changed else Outcome("failed", str(error))
+    except PotluckError as error:
+        return Outcome("failed", str(error))
+
+
+def _refuse_busy(place: Place) -> None:
+    """Raise before anything is loaded if another process runs this cell."""
+    folder = RunFolder.open(place.path)
+    folder.lock()
+    folder.close()

@@ -1,0 +1,120 @@
+"""One comparison in all its forms: the same numbers, and nothing that breaks the form."""
+
+from __future__ import annotations
+
+import csv as format
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from potluck.compare.comparing import Comparison, compare_runs
+from potluck.compare.tables import csv, latex, markdown, plain, show, write_tables
+from potluck.compare.tables.latex import _escape
+from potluck.results import read_runs
+from results import made
+
+NASTY = r"a_b&c%d$e#f{g}h~i^j\k<l>m|n*o"
+
+
+@pytest.fixture
+def comparison(tmp_path: Path) -> Comparison:
+    """Three methods, one of them with nasty settings that never reaches the target."""
+    for seed in (0, 1):
+        by = 0.01 * seed
+        made.run(tmp_path / f"a{seed}", "standalone", seed=seed, accuracies=((0.7 + by, 0.8 + by, 0.9),))
+        made.run(tmp_path / f"b{seed}", "fd", seed=seed, accuracies=((0.8 + by, 0.92, 0.9),))
+    made.run(tmp_path / "c", "pfedes", seed=0, accuracies=((0.1, 0.1, 0.2),), settings={"augmentation": NASTY})
+    made.run(tmp_path / "d", "pfedes", seed=0, accuracies=((0.1, 0.1, 0.2),))
+    runs, problems = read_runs([tmp_path])
+    assert problems == []
+    return compare_runs(runs)
+
+
+def test_terminal(comparison: Comparison) -> None:
+    console = Console(width=80, file=io.StringIO(), record=True)
+    show(console, comparison)
+    text = console.export_text()
+    assert "Test accuracy (%), all clients, last round" in text
+    assert re.search(r"FD +87.50 ± 0.24 +\+7.17", text)
+    assert re.search(r"Standalone +80.33 ± 0.47 +baseline", text)
+    assert "to 80 %" in text
+    assert "The runs differ in more than what is compared: augmentation" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_markdown(comparison: Comparison) -> None:
+    rows = [line for line in markdown(comparison).splitlines() if line.startswith("|")]
+    cells = [re.split(r"(?<!\\)\|", row)[1:-1] for row in rows]
+    assert {len(each) for each in cells} == {10}
+    assert cells[3][2].strip() == "**87.50 ± 0.24**"
+    assert [cell.strip() for cell in cells[-1][-2:]] == ["-", "-"]
+    assert cells[0][-1].strip() == "FLOP to 80 %"
+
+
+def test_csv_and_json(comparison: Comparison) -> None:
+    rows = list(format.DictReader(io.StringIO(csv(comparison))))
+    assert [row["method"] for row in rows][:2] == ["standalone", "fd"]
+    assert float(rows[1]["accuracy"]) == comparison.rows[1].accuracy.mean
+    assert rows[1]["seeds"] == "0 1"
+    assert rows[2]["accuracy_deviation"] == rows[2]["bytes_to_target"] == ""
+    assert NASTY in rows[2]["method"] + rows[3]["method"]
+    values = json.loads(json.dumps(plain(comparison), allow_nan=False))
+    assert values["methods"][1]["p_holm"] == comparison.rows[1].p
+    assert values["methods"][1]["seeds"] == [0, 1]
+    assert (values["baseline"], values["target"], values["protocol"]) == ("standalone", 0.8, "all_last")
+
+
+def test_latex_is_well_formed(comparison: Comparison) -> None:
+    text = latex(comparison)
+    code = [line for line in text.splitlines() if not line.startswith("%")]
+    bare = re.sub(r"\\[&%$#_{}\\]", "", "\n".join(code))  # without what is escaped, and line breaks
+    assert bare.count("{") == bare.count("}")
+    assert bare.count("$") % 2 == 0
+    assert not set(re.sub(r"\$[^$]*\$", "", bare)) & set('#_^~<>|%±"')  # which would break it, or be set wrongly
+    known = {"begin", "end", "centering", "caption", "toprule", "midrule", "bottomrule", "cmidrule", "multicolumn"}
+    assert set(re.findall(r"\\([a-zA-Z]+)", bare)) <= known | {
+        *("textbf", "pm", "textbackslash", "textasciitilde", "textasciicircum")
+    }
+    depth: list[str] = []
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", bare):
+        if kind == "begin":
+            depth.append(name)
+        else:
+            assert depth.pop() == name
+    assert depth == []
+    rows = [line for line in code if line.endswith(r"\\")]
+    spans = [len(re.findall(r"(?<!\\)&", row)) + 2 * row.count(r"\multicolumn{2}") - row.count("multicolumn") + 1
+             for row in rows]  # fmt: skip
+    assert set(spans) == {9}
+    assert r"\textbf{87.50 $\pm$ 0.24}" in text
+    assert rows[-1].count("--") == 3  # no interval of one seed, no costs to a target that was not reached
+    assert "$-$" in rows[-1]
+
+
+def test_latex_sets_every_letter_as_it_is() -> None:
+    assert _escape(NASTY) == (
+        r"a\_b\&c\%d\$e\#f\{g\}h\textasciitilde{}i\textasciicircum{}j\textbackslash{}k$<$l$>$m$|$n*o"
+    )
+    assert _escape("a\nb") == "a?b"
+
+
+def test_files_are_written_at_once(comparison: Comparison, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/comparison.md").write_text("old")
+    paths = write_tables(comparison, tmp_path / "out")
+    assert sorted(path.name for path in paths) == ["comparison.csv", "comparison.md", "comparison.tex"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(path.name for path in paths)
+    assert (tmp_path / "out/comparison.md").read_text() == markdown(comparison)
+
+
+def test_nothing_to_say(tmp_path: Path) -> None:
+    runs, _ = read_runs([made.run(tmp_path / "a", "fd", accuracies=((None, None),))])
+    empty = compare_runs(runs)
+    assert empty.target is None
+    for text in (markdown(empty), latex(empty), csv(empty)):
+        assert "nan" not in text
+    assert "| FD | 1 | - | - | baseline | - |" in markdown(empty)

@@ -1,0 +1,83 @@
+"""The paired tests as scipy has them, how often they fire, and inputs that show nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from potluck.significance import Paired, holm, paired_t, wilcoxon
+
+Test = Callable[[ArrayLike], Paired]
+# Multiples of a thousandth, as accuracies are multiples of something: there are ties and zeros among them.
+differences = st.lists(st.integers(-80, 80), min_size=2, max_size=120).map(lambda each: np.array(each) / 1000)
+
+
+@settings(deadline=None)
+@given(differences)
+def test_t_is_scipys(values: NDArray[np.float64]) -> None:
+    assume(len(np.unique(values)) > 1)
+    found, expected = paired_t(values), stats.ttest_1samp(values, 0)
+    assert found.p == pytest.approx(expected.pvalue, rel=1e-8)
+    bounds = expected.confidence_interval(0.95)
+    assert found.low == pytest.approx(bounds.low, abs=1e-12)
+    assert found.high == pytest.approx(bounds.high, abs=1e-12)
+
+
+@settings(deadline=None)
+@given(differences)
+def test_wilcoxon_is_scipys(values: NDArray[np.float64]) -> None:
+    moved = values[values != 0]
+    assume(len(moved))
+    exact = len(np.unique(np.abs(moved))) == len(moved) <= 50
+    expected = stats.wilcoxon(moved, method="exact" if exact else "asymptotic")
+    assert wilcoxon(values).p == pytest.approx(expected.pvalue, rel=1e-9)
+
+
+def test_holm_by_hand_and_by_its_definition() -> None:
+    assert holm([]) == []
+    assert holm([0.04]) == [0.04]
+    assert holm([0.5, 0.6]) == [1.0, 1.0]
+    assert holm([0.01, None, 0.02, 0.03, 0.005]) == [0.03, None, 0.04, 0.04, 0.02]
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.001, 0.2))
+def test_holm_rejects_step_by_step(ps: list[float], level: float) -> None:
+    rejected, order = set(), np.argsort(ps, kind="stable")
+    for rank, place in enumerate(order):
+        if ps[place] * (len(ps) - rank) > level:
+            break
+        rejected.add(int(place))
+    assert {place for place, p in enumerate(holm(ps)) if p is not None and p <= level} == rejected
+
+
+@pytest.mark.parametrize("test", [paired_t, wilcoxon])
+def test_equal_methods_differ_one_time_in_twenty(test: Test) -> None:
+    draws = np.random.default_rng(1).normal(0, 0.05, size=(4000, 100))
+    fired = np.mean([test(row).p < 0.05 for row in draws])  # type: ignore[operator]
+    assert abs(fired - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 4000)
+
+
+def test_two_points_are_found_among_a_hundred_clients() -> None:
+    draws = np.random.default_rng(2).normal(0.02, 0.05, size=(2000, 100))
+    assert np.mean([(paired_t(row).p or 0) < 0.05 for row in draws]) >= 0.95
+
+
+@pytest.mark.parametrize("test", [paired_t, wilcoxon])
+def test_what_shows_nothing(test: Test) -> None:
+    assert test([]) == Paired(0, None, None, None, None)
+    assert test([0.1]) == Paired(1, 0.1, None, None, None)
+    assert test([0.1, math.nan]) == Paired(1, 0.1, None, None, None)
+    assert test([0.0, 0.0, math.nan]) == Paired(2, 0.0, 0.0, 0.0, 1.0)
+
+
+def test_the_same_difference_everywhere_is_no_chance() -> None:
+    assert paired_t([0.25] * 8).p == 0.0
+    assert wilcoxon([0.25] * 8).p == pytest.approx(stats.wilcoxon([0.25] * 8, method="asymptotic").pvalue)
