@@ -108,5 +108,7 @@ def test_kernels_are_compared_with_pytorch_before_they_are_used(
     x, weight = numbers(2, 3, 2, 6, 5), numbers(2, 4, 2, 3, 3)
     fitting = stacked._fitting(x, x.shape[2:], weight.shape[1:], Shape((1, 1), (0, 1)))
     stacked._right.cache_clear()
+    many = torch.empty(2, 1 << 24, 2, 6, 5, device="meta")
+    assert stacked._fitting(many, x.shape[2:], weight.shape[1:], Shape((1, 1), (0, 1))) is None
     assert fitting is (kernels if broken is None else None)
     assert [record.levelname for record in caplog.records] == ([] if broken is None else ["WARNING"])

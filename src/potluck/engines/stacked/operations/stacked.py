@@ -21,6 +21,8 @@ _TOLERANCE = 0.05
 """Of the largest number; a kernel that is wrong is wrong by more, and half precision by less."""
 _MOST = 32
 """Channels beyond which PyTorch's own convolutions are faster."""
+_COUNTED = 1 << 26
+"""Numbers of one client, of its inputs or outputs: of 32 times as many, kernels would lose count."""
 
 
 def _fitting(like: Tensor, size: torch.Size, weight: torch.Size, shape: Shape) -> Any:
@@ -35,7 +37,8 @@ def _fitting(like: Tensor, size: torch.Size, weight: torch.Size, shape: Shape) -
     outputs, channels, *kernel = weight
     plain = shape.stride == (1, 1) and shape.dilation == (1, 1) and shape.groups == 1
     narrow = all(pad < span for pad, span in zip(shape.padding, kernel, strict=True))
-    kernels = usable(like) if max(outputs, channels) <= _MOST and plain and narrow else None
+    few = max(outputs, channels) <= _MOST and like.shape[1] * like.shape[2:].numel() < _COUNTED
+    kernels = usable(like) if few and plain and narrow else None
     return kernels if kernels is not None and _right(size, weight, shape, like.dtype, like.device) else None
 
 
