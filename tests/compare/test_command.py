@@ -90,7 +90,7 @@ def test_a_grid_grows(potluck: tiny.Command, tmp_path: Path) -> None:
     assert "pFedES mu=0.5" in ran.out
     alone = potluck("compare", "--out", tmp_path / "c", "--no-report", "--json")
     assert [each["method"] for each in json.loads(alone.out)["methods"]] == [
-        *("pfedes mu=0.1", "pfedes mu=0.5", "standalone")
+        *("standalone", "pfedes mu=0.1", "pfedes mu=0.5")
     ]
 
 
@@ -117,6 +117,15 @@ def test_the_first_named_comes_first_and_is_the_baseline_if_it_can(potluck: tiny
     assert [each["seeds"] for each in json.loads(two.out)["methods"]] == [[1], [0]]
     assert json.loads(two.out)["baseline"] == "standalone"
     assert "none to pair their clients over" in json.loads(two.out)["warnings"][0]
+
+
+def test_without_methods_standalone_comes_first_in_table_and_page(potluck: tiny.Command, tmp_path: Path) -> None:
+    for method in ("fd", "standalone"):
+        made.run(tmp_path / method / "seed-0", method)
+    ran = potluck("compare", "--out", tmp_path, "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["baseline"] == "standalone"
+    assert "<h1>Standalone, FD</h1>" in (tmp_path / "report.html").read_text()
 
 
 def test_what_somebody_else_runs_is_left_to_them(potluck: tiny.Command, tmp_path: Path) -> None:
@@ -211,7 +220,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "part": (("fd", "--part", "3/2"), "--part '3/2' is not of the form 1/3"),
     "data": (("fd", "--data", "cifar-10", "--data-dir", "."), "cifar-10"),
     "what does not fit": (("fd", "fedavg", "--models", "cnn-1..2"), "FedAvg needs one architecture on every client"),
-    "nothing there": ((), "there is no finished run to compare yet"),
+    "nothing there": ((), "there is no run to compare: no run in runs/compare: it does not exist."),
 }
 
 

@@ -82,6 +82,14 @@ def test_costs_in_all_and_to_a_target(tmp_path: Path) -> None:
     assert compare_runs(runs, baseline="fml").baseline == "fml"
 
 
+def test_a_target_is_seen_in_every_round_in_which_all_take_part(tmp_path: Path) -> None:
+    rounds = ((0.2, 0.2), (0.8, 0.8), (0.9, 0.9))
+    made.run(tmp_path / "all", "fd", accuracies=rounds, everyone=[3])
+    made.run(tmp_path / "some", "fml", accuracies=rounds, everyone=[3], cohort=[0])
+    runs, _ = read_runs([tmp_path])
+    assert [row.to_target.rounds for row in compare_runs(runs, target=0.8).rows if row.to_target] == [2, 3]
+
+
 def test_protocols(tmp_path: Path) -> None:
     rounds = ((0.2, 0.4, 0.9), (0.8, 0.8, 0.1), (0.5, 0.5, 0.5))
     for method in ("fd", "fml"):

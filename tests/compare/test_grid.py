@@ -57,6 +57,7 @@ def test_names_are_fit_for_folders() -> None:
     [
         ({"algorithm.muu": [1]}, "unknown setting 'algorithm.muu': did you mean 'algorithm.mu'?"),
         ({"algorithm.pull": [1]}, "unknown setting 'algorithm.pull'"),
+        ({"pfeds.mu": [1]}, "unknown setting 'pfeds.mu': did you mean 'pfedes.mu'"),
         ({"epoch": [1]}, "unknown setting 'epoch': did you mean 'epochs'?"),
         ({"seed": [1]}, "seed cannot be set here"),
         ({"algorithm.name": ["fd"]}, "algorithm.name cannot be set here"),

@@ -50,6 +50,9 @@ def test_something_else_in_the_place(tmp_path: Path) -> None:
     (tmp_path / cell.name / "seed-0").mkdir(parents=True)
     with pytest.raises(RunError, match="is there already, and is no run"):
         place([cell], tmp_path)
+    (tmp_path / cell.name / "seed-0/config.toml").write_text("a = 1\n")
+    with pytest.raises(RunError, match=r"is no run: its config\.toml names no algorithm"):
+        place([cell], tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="is a file, and no folder for runs"):
         place([cell], tmp_path / "file")

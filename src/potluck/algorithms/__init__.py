@@ -55,6 +55,11 @@ for _kind in _OURS:
     register(_kind)
 
 
+def known() -> list[str]:
+    """The names of all known algorithms, simple ones first; yours come last."""
+    return list(_KNOWN)
+
+
 def names() -> list[str]:
     """The names of all known algorithms."""
     return sorted(_KNOWN)

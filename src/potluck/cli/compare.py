@@ -13,7 +13,7 @@ from potluck.cli.carrying import carry_out
 from potluck.cli.common import Json, console_for, say
 from potluck.cli.options import METHODS, run_options, settings_by_method
 from potluck.cli.report import write_page
-from potluck.errors import PotluckError
+from potluck.errors import PotluckError, RunError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +46,7 @@ def compare(
         str, typer.Option(help="Accuracy of: all-last, all-best-validation, participants-best, which is papers.")
     ] = "all-last",
     target: Annotated[
-        float | None, typer.Option(help=r"Count costs up to this accuracy. \[default: the baseline's]")
+        float | None, typer.Option(help=r"Count costs up to this accuracy, such as 0.8. \[default: the baseline's]")
     ] = None,
     test: Annotated[str, typer.Option(help="Test paired over clients: t or wilcoxon.")] = "t",
     jobs: Annotated[
@@ -92,6 +92,10 @@ def compare(
     _refuse_baseline(baseline, places, out)
     outcomes = _carry_out(console, places, jobs, part, out) if places else {}
     results, problems = read_runs([*(each.path for each in _in_order(places, kinds)), out])
+    if not results:
+        raise RunError(f"there is no run to compare: {' '.join(problems)}")
+    if not kinds:
+        results = _in_usual_order(results)
     baseline = _finished(console, baseline or next(iter(kinds), None), results)
     meant = {key.rpartition(".")[2] for key in (*varied, *(text.partition("=")[0] for text in given["sets"] or []))}
     made = compare_runs(results, baseline=baseline, protocol=protocol, target=target, test=test, compared=meant)
@@ -104,7 +108,7 @@ def compare(
         say(console, f"Left out: {problem}", style="yellow")
     say(console, f"Written to {', '.join(map(str, paths))}.")
     if page:
-        _write_page(console, out, given)
+        _write_page(console, [*(result.path for result in results), out], out, given)
     _refuse_failures(outcomes)
 
 
@@ -113,6 +117,14 @@ def _in_order(places: Sequence[Place], kinds: Sequence[str]) -> list[Place]:
     return sorted(
         (each for each in places if each.begun), key=lambda each: kinds.index(each.cell.config.algorithm["name"])
     )
+
+
+def _in_usual_order(results: Sequence[RunResult]) -> list[RunResult]:
+    """Runs of methods that nobody named, in the order in which methods are listed: Standalone is first."""
+    from potluck.algorithms import known
+
+    order = known()
+    return sorted(results, key=lambda run: order.index(run.algorithm) if run.algorithm in order else len(order))
 
 
 def _finished(console: Console, baseline: str | None, results: Sequence[RunResult]) -> str | None:
@@ -169,9 +181,9 @@ def _refuse_failures(outcomes: Mapping[Place, Outcome]) -> None:
         )
 
 
-def _write_page(console: Console, out: Path, given: Mapping[str, Any]) -> None:
-    """A page of the same runs; a comparison is none the worse without it."""
+def _write_page(console: Console, paths: Sequence[Path], out: Path, given: Mapping[str, Any]) -> None:
+    """A page of the same runs in the same order; a comparison is none the worse without it."""
     try:
-        write_page(console, [out], out, data_dir=given.get("data_dir"))
+        write_page(console, paths, out, data_dir=given.get("data_dir"))
     except PotluckError as error:
         say(console, f"No page with figures: {error}", style="yellow")

@@ -27,13 +27,21 @@ def cost_to(run: RunResult, target: float, protocol: str) -> Cost | None:
     """What a run cost up to the first round that was seen to reach the target; None if none was.
 
     Under the papers' protocol that is the mean of the round's participants, and else of all clients, which is known
-    every ``evaluate_every`` rounds.
+    every ``evaluate_every`` rounds, and in every round in which all of them took part.
     """
+    clients = int(run.config["clients"])
     for number, each in enumerate(run.rounds, 1):
-        seen = each.participants if protocol == "participants_best" else each.everyone
+        seen = each.everyone
+        if protocol == "participants_best" or (seen is None and _all_took_part(each, clients)):
+            seen = each.participants
         if each.round > 0 and seen is not None and seen >= target:
             return _sum(run.rounds[:number])
     return None
+
+
+def _all_took_part(each: RoundResult, clients: int) -> bool:
+    """Whether a round's participants were all clients, and none of them failed."""
+    return len(each.record["cohort"]) == clients and not each.record.get("failed")
 
 
 def mean_cost(costs: Sequence[Cost]) -> Cost:

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from potluck import algorithms
@@ -89,6 +90,9 @@ def refuse_unknown(key: str, methods: Iterable[str]) -> None:
     if key not in known:
         # Settings by method would make a long list; they are the same names.
         shown = [name for name in known if name.partition(".")[0] not in own]
+        whose = key.rpartition(".")[0]
+        if whose and whose != "algorithm" and (meant := get_close_matches(key.lower(), known - set(shown), 1, 0.8)):
+            raise ConfigError(f"unknown setting {key!r}: did you mean {meant[0]!r}? The methods: {', '.join(own)}.")
         raise ConfigError(nearest(key, shown, "setting"))
 
 

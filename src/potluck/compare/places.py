@@ -62,7 +62,13 @@ def _free(out: Path, cell: Cell, taken: set[Path]) -> Path:
         if path in taken:
             continue
         if (path / "config.toml").is_file():
-            details = changes(_complete(path), cell.config.complete())
+            there = _complete(path)
+            if not isinstance(there.get("algorithm"), dict):
+                raise RunError(
+                    f"{path} is there already, and is no run: its config.toml names no algorithm. "
+                    "Give another --out, or remove it."
+                )
+            details = changes(there, cell.config.complete())
             raise RunError(
                 f"{path} is there already, with other settings: {details}. Give another --out, or the same settings."
             )
