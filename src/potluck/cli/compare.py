@@ -93,7 +93,9 @@ def compare(
     outcomes = _carry_out(console, places, jobs, part, out) if places else {}
     results, problems = read_runs([*(each.path for each in _in_order(places, kinds)), out])
     baseline = _finished(console, baseline or next(iter(kinds), None), results)
-    meant = {key.rpartition(".")[2] for key in (*varied, *(text.partition("=")[0] for text in given["sets"] or []))}
+    # What --set says to one method alone differs on purpose; what it says to all is in older runs perhaps not so.
+    own = (key for text in given["sets"] or [] if "." in (key := text.partition("=")[0].strip()))
+    meant = {key.rpartition(".")[2] for key in (*varied, *own)}
     made = compare_runs(results, baseline=baseline, protocol=protocol, target=target, test=test, compared=meant)
     paths = write_tables(made, out)
     if as_json:
