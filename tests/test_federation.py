@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from potluck.client import Client
 from potluck.contract import Batch, Networks, Phase, Received, Round, Task
 from potluck.engines.loop import Loop
 from potluck.errors import (
+    BusyRunError,
     ConfigError,
     DataError,
     InterruptedRunError,
@@ -31,6 +33,7 @@ from potluck.errors import (
 )
 from potluck.federation import Federation, cohort_size
 from potluck.payload import Payload
+from potluck.run.folder import RunFolder
 
 CLASSES = 3
 
@@ -652,3 +655,18 @@ def test_stops_within_a_client() -> None:
     FEDERATIONS.append(Federation(StopsItself, [Client(nn.Linear(3, 2), train=(x, y))], epochs=10**9, device="cpu"))
     with pytest.raises(InterruptedRunError, match="stopped after round 0"):
         FEDERATIONS[-1].run(1)
+
+
+def test_nobody_else_can_go_on_with_a_run_until_its_summary_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finish(folder: RunFolder, summary: dict[str, Any]) -> None:
+        with pytest.raises(BusyRunError):
+            RunFolder.open(folder.path).lock()
+        really(folder, summary)
+
+    really = RunFolder.finish
+    monkeypatch.setattr(RunFolder, "finish", finish)
+    Federation("standalone", clients(), device="cpu", out=tmp_path / "run").run(1)
+    assert (tmp_path / "run/summary.json").is_file()
+    RunFolder.open(tmp_path / "run").lock()

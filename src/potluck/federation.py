@@ -158,6 +158,7 @@ class Federation:
                 self._round(Round(number, rounds, draws.fold(self.config.seed, "server", number)), tell)
                 if self.stopped_early:
                     break
+            self._record.finish(self.summary)  # while no other process can go on with this run
         except BaseException as error:
             self._record.abandon_round()
             if isinstance(error, PotluckError):
@@ -168,7 +169,6 @@ class Federation:
         finally:
             self.setting.stop.clear()
             self._record.close()
-        self._record.finish(self.summary)
         tell({"event": "over", "summary": self.summary})
         return self.history
 

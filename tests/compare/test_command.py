@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from potluck import algorithms
 from potluck.errors import ConfigError
 from potluck.run.folder import RunFolder
 from results import made
@@ -150,6 +151,27 @@ def test_a_run_that_fails_is_named_and_the_others_compared(potluck: tiny.Command
     assert "2 of 4 runs failed, for the reasons above: standalone-learning_rate=1e+30 seed 0, " in ran.err
     assert "not finite" in ran.out
     assert "Standalone" in ran.out
+
+
+def test_an_unforeseen_error_costs_one_run_alone(
+    potluck: tiny.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(algorithms.find("fedavg"), "aggregate", broken)
+    ran = potluck(*METHODS, "--out", tmp_path / "c", "--jobs", 1)
+    assert ran.code == 2
+    assert "fedavg seed 0: RuntimeError: out of memory" in ran.out
+    assert "Traceback" in ran.err
+    assert "Standalone" in ran.out and (tmp_path / "c/comparison.md").is_file()
+
+
+def test_a_setting_for_all_is_no_excuse_for_older_runs(potluck: tiny.Command, tmp_path: Path) -> None:
+    flags = (*tiny.ARGUMENTS, "--jobs", 1, "--no-report", "--out", tmp_path / "c")
+    assert potluck("compare", "standalone", *flags).code == 0
+    ran = potluck("compare", "fedproto", *flags, "--set", "batch_size=7", "--json")
+    assert any("batch_size" in text for text in json.loads(ran.out)["warnings"])
 
 
 @pytest.fixture

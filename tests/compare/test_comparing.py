@@ -125,6 +125,29 @@ def test_clients_without_test_samples(tmp_path: Path) -> None:
     assert found.mean == pytest.approx((0.1 + 0.4 + 0.15) / 3)
 
 
+def test_methods_of_one_name_and_names_with_capitals(tmp_path: Path) -> None:
+    for name, setting in {"a": "'1'", "b": "1", "c": "'Big'"}.items():
+        config = made.run(tmp_path / name, "fd") / "config.toml"
+        config.write_text(f"mine = {setting}\n{config.read_text()}")
+    runs, _ = read_runs([tmp_path])
+    found = compare_runs(runs, baseline="fd mine=Big")
+    assert [row.group.name for row in found.rows] == ["fd mine=1", "fd mine=1", "fd mine=Big"]
+    assert found.rows[2].difference is None
+    assert all(row.difference and row.p == 1 for row in found.rows[:2])
+
+
+@pytest.mark.parametrize(("key", "value"), [("partition", "iid"), ("split", "8:2"), ("data", "mnist")])
+def test_clients_with_other_samples_are_no_pairs(tmp_path: Path, key: str, value: str) -> None:
+    made.run(tmp_path / "a", "fd", accuracies=((0.5, 0.6),))
+    made.run(tmp_path / "b", "fd", accuracies=((0.7, 0.9),), settings={key: value})
+    runs, _ = read_runs([tmp_path])
+    found = compare_runs(runs, compared=[key])
+    assert [row.difference for row in found.rows] == [None, None]
+    (warning,) = found.warnings
+    assert f"differ in {key}, so that a client holds other samples: nothing to pair, and no test." in warning
+    assert found.rows[1].accuracy.mean == pytest.approx(0.8)
+
+
 @pytest.mark.parametrize("clients", [1, 2])
 def test_one_seed_and_few_clients(tmp_path: Path, clients: int) -> None:
     made.run(tmp_path / "a", "fd", accuracies=([0.5] * clients,))

@@ -44,3 +44,12 @@ def test_a_method_of_a_users_own(tmp_path: Path) -> None:
     runs, problems = read_runs([tmp_path])
     assert problems == []
     assert [(group.name, group.title) for group in groups(runs)] == [("my-own", "my-own")]
+
+
+def test_a_date_in_a_configuration_is_a_setting_like_any_other(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        config = made.run(tmp_path / f"{seed}", seed=seed) / "config.toml"
+        config.write_text(f"day = 2024-01-01\n{config.read_text()}")
+    runs, problems = read_runs([tmp_path])
+    assert problems == []
+    assert [group.seeds for group in groups(runs)] == [[0, 1]]

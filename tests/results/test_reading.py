@@ -94,6 +94,11 @@ def instead(path: Path, file: bool) -> None:
     path.touch() if file else path.mkdir()
 
 
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 def replace(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
@@ -102,7 +107,7 @@ def replace(path: Path, old: str, new: str) -> None:
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "bad toml": (lambda r: (r / "config.toml").write_text("epochs = "), "config.toml is not valid TOML"),
-    "deep toml": (lambda r: (r / "config.toml").write_text("x = " + "[" * 5000), "is damaged"),
+    "deep toml": (lambda r: (r / "config.toml").write_text("x = " + "[" * 5000), "is not valid TOML"),
     "foreign toml": (
         lambda r: (r / "config.toml").write_text("a = 1"),
         "is no run: its config.toml names no algorithm",
@@ -119,6 +124,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a line of clients": (lambda r: replace(r / "clients.jsonl", "\n", "x\n"), "line 1 of "),
     "a client's number": (lambda r: replace(r / "clients.jsonl", '"client": 0', '"client": "x"'), "is damaged"),
     "summary": (lambda r: (r / "summary.json").write_text("{"), "cannot read"),
+    "a deep summary": (lambda r: (r / "summary.json").write_text("[" * 100_000), "cannot read"),
+    "clients that never end": (lambda r: _pipe(r / "clients.jsonl"), "clients.jsonl has 0 clients of round 1, not 2"),
     "no folder": (shutil.rmtree, "it does not exist"),
     "an empty folder": (lambda r: instead(r, file=False), "no folder in it has a config.toml"),
     "a file": (lambda r: instead(r, file=True), "it is a file"),

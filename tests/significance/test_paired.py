@@ -81,3 +81,12 @@ def test_what_shows_nothing(test: Test) -> None:
 def test_the_same_difference_everywhere_is_no_chance() -> None:
     assert paired_t([0.25] * 8).p == 0.0
     assert wilcoxon([0.25] * 8).p == pytest.approx(stats.wilcoxon([0.25] * 8, method="asymptotic").pvalue)
+
+
+def test_rounding_neither_breaks_ties_nor_makes_a_difference_of_none() -> None:
+    noisy = [0.4 - 0.3, 0.6 - 0.5, 0.5 - 0.6, 0.9 - 0.6, (0.4 - 0.3 + 0.5 - 0.6) / 2]
+    exact = [0.1, 0.1, -0.1, 0.3, 0.0]
+    assert noisy[0] != noisy[1] and noisy[-1] != 0
+    assert wilcoxon(noisy).p == wilcoxon(exact).p
+    assert paired_t([noisy[-1]] * 5).p == 1.0
+    assert paired_t(noisy[:2]).p == 0.0

@@ -97,7 +97,9 @@ def compare(
     if not kinds:
         results = _in_usual_order(results)
     baseline = _finished(console, baseline or next(iter(kinds), None), results)
-    meant = {key.rpartition(".")[2] for key in (*varied, *(text.partition("=")[0] for text in given["sets"] or []))}
+    # What --set says to one method alone differs on purpose; what it says to all is in older runs perhaps not so.
+    own = (key for text in given["sets"] or [] if "." in (key := text.partition("=")[0].strip()))
+    meant = {key.rpartition(".")[2] for key in (*varied, *own)}
     made = compare_runs(results, baseline=baseline, protocol=protocol, target=target, test=test, compared=meant)
     paths = write_tables(made, out)
     if as_json:

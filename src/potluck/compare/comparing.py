@@ -91,25 +91,25 @@ def compare_runs(
     if not found:
         raise ConfigError("there is no finished run to compare yet.")
     base = _baseline(found, baseline)
-    accuracies = {group.name: interval(run.accuracy(protocol) for run in group.runs) for group in found}
     reason = "as asked"
     if target is None:
         target = _own_target(run.accuracy(protocol) for run in base.runs)
         reason = f"which every seed of {base.name} reaches"
     warnings = _warnings(results, finished, compared)
-    tests: dict[str, Paired | None] = {}
+    tests: list[Paired | None] = []
     for group in found:
         paired, remarks = differences(group, base, protocol) if group is not base else (None, [])
-        tests[group.name] = None if paired is None else TESTS[test](paired)
+        tests.append(None if paired is None else TESTS[test](paired))
         warnings += [remark for remark in remarks if remark not in warnings]
-    corrected = holm([paired.p if paired else None for paired in tests.values()])
+    corrected = holm([paired.p if paired else None for paired in tests])
     rows = []
-    for group, p in zip(found, corrected, strict=True):
+    for group, difference, p in zip(found, tests, corrected, strict=True):
+        accuracy = interval(run.accuracy(protocol) for run in group.runs)
         reached = [cost_to(run, target, protocol) for run in group.runs] if target is not None else []
         whole = [cost for cost in reached if cost is not None]
         to_target = mean_cost(whole) if len(whole) == len(group.runs) else None
         total = mean_cost([total_cost(run) for run in group.runs])
-        rows.append(Row(group, accuracies[group.name], tests[group.name], p, total, to_target, len(whole)))
+        rows.append(Row(group, accuracy, difference, p, total, to_target, len(whole)))
     return Comparison(protocol, test, base.name, target, reason, rows, warnings)
 
 
@@ -143,7 +143,7 @@ def _baseline(found: Sequence[Group], name: str | None) -> Group:
     if name is None:
         return found[0]
     for group in found:
-        if name.lower() in (group.name, group.algorithm):
+        if name.lower() in (group.name.lower(), group.algorithm):
             return group
     raise ConfigError(nearest(name, [group.name for group in found], "baseline"))
 

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from potluck.results import Group, RunResult
 
+_SHARES = ("data", "split", "partition")
+"""Settings that, with the seed, decide which samples a client holds."""
+
 
 def differences(group: Group, baseline: Group, protocol: str) -> tuple[NDArray[np.float64] | None, list[str]]:
     """For each client the difference in accuracy, averaged over the seeds that both have.
@@ -30,6 +33,13 @@ def differences(group: Group, baseline: Group, protocol: str) -> tuple[NDArray[n
             + (f"their clients are paired over {_list(seeds)}." if seeds else "none to pair their clients over.")
         )
     if not seeds:
+        return None, remarks
+    apart = [key for key in _SHARES if group.runs[0].config.get(key) != baseline.runs[0].config.get(key)]
+    if apart:
+        remarks.append(
+            f"{group.name} and {baseline.name} differ in {', '.join(apart)}, so that a client holds other samples: "
+            "nothing to pair, and no test."
+        )
         return None, remarks
     found = [_of_seed(ours[seed], theirs[seed], protocol) for seed in seeds]
     rows = [row for row in found if row is not None]

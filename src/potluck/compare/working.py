@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
@@ -79,6 +80,9 @@ def run_place(place: Place, tell: Tell, stop: Stop) -> Outcome:
         return Outcome("busy") if changed else Outcome("failed", str(error))
     except PotluckError as error:
         return Outcome("failed", str(error))
+    except Exception as error:  # memory of a GPU that ran out, or an algorithm of one's own: the others go on
+        traceback.print_exc()
+        return Outcome("failed", f"{type(error).__name__}: {error}")
 
 
 def _refuse_busy(place: Place) -> None:

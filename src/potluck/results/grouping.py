@@ -80,7 +80,7 @@ def title_of(algorithm: str) -> str:
 
 
 def _identity(settings: Mapping[str, Any]) -> str:
-    return json.dumps({key: value for key, value in settings.items() if key not in _UNCOMPARED}, sort_keys=True)
+    return _text({key: value for key, value in settings.items() if key not in _UNCOMPARED})
 
 
 def _apart(run: RunResult, alike: Sequence[RunResult]) -> str:

@@ -78,7 +78,7 @@ class RunFolder:
             return tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise RunError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise RunError(f"{path} is not valid TOML: {error}.") from error
 
     def summary(self) -> dict[str, Any] | None:
@@ -88,7 +88,7 @@ class RunFolder:
             return None
         try:
             summary = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"cannot read {path}: {error}.") from error
         if not isinstance(summary, dict):
             raise RunError(f"{path} is damaged: it is no summary of a run.")

@@ -14,6 +14,8 @@ from potluck.significance.student import two_sided
 
 _EXACT = 50
 """Up to how many differences without ties Wilcoxon's test counts all signs instead of approximating."""
+_DIGITS = 12
+"""Decimals that count: 0.4 - 0.3 and 0.6 - 0.5 are the same difference, though not to the last bit."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
 
 def _known(differences: ArrayLike) -> NDArray[np.float64]:
     values = np.asarray(differences, dtype=np.float64).ravel()
-    known: NDArray[np.float64] = values[np.isfinite(values)]
+    known: NDArray[np.float64] = values[np.isfinite(values)].round(_DIGITS)
     return known
 
 

@@ -118,3 +118,23 @@ def test_nothing_to_say(tmp_path: Path) -> None:
     for text in (markdown(empty), latex(empty), csv(empty)):
         assert "nan" not in text
     assert "| FD | 1 | - | - | baseline | - |" in markdown(empty)
+
+
+def test_a_round_chosen_on_test_data_is_named(tmp_path: Path) -> None:
+    runs, _ = read_runs([made.run(tmp_path / "a", "fd")])
+    for protocol, told in (("papers", True), ("all-last", False)):
+        found = compare_runs(runs, protocol=protocol)
+        console = Console(width=200, file=io.StringIO(), record=True)
+        show(console, found)
+        for text in (markdown(found), latex(found), console.export_text()):
+            assert ("chosen by test accuracy" in text) == told
+
+
+def test_names_that_would_be_read_as_something_else(tmp_path: Path) -> None:
+    for name in ("[1em]", "*"):
+        config = made.run(tmp_path / name, "fd") / "config.toml"
+        config.write_text(config.read_text().replace('"fd"', f'"{name}<b>\\nx"'))
+    found = compare_runs(read_runs([tmp_path])[0])
+    assert "    {}*$<$b" in latex(found) and "    {}[1em]" in latex(found)
+    rows = [line for line in markdown(found).splitlines() if line.startswith("|")]
+    assert len(rows) == 4 and "<b>" not in markdown(found)

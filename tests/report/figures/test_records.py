@@ -119,8 +119,11 @@ def test_differences_are_paired_over_clients_with_seeds_averaged(two: list[Group
 
 def test_nothing_in_common_gives_no_differences(tmp_path: Path) -> None:
     found = read(made.run(tmp_path / "a", seed=0), made.run(tmp_path / "b", "pfedes", seed=1))
-    with drawing(), pytest.raises(NoFigureError, match="a seed and clients in common"):
+    with drawing(), pytest.raises(NoFigureError, match="a seed, and clients with the same samples, in common"):
         differences_plot(found)
+    other = read(made.run(tmp_path / "c"), made.run(tmp_path / "d", settings={"partition": "iid"}))
+    with drawing(), pytest.raises(NoFigureError, match="clients with the same samples"):
+        differences_plot(other)
 
 
 def test_what_was_observed_is_drawn() -> None:

@@ -187,14 +187,27 @@ def test_texts_are_escaped(light: None, tmp_path: Path) -> None:
     assert "&lt;script&gt;alert" in text
 
 
+@pytest.mark.parametrize("evil", ["</text><script>alert(1)</script>", '" onload="alert(1)', r"$\frac{$", "]]><a>&amp;"])
+def test_names_in_figures_are_text_as_they_are(light: None, tmp_path: Path, evil: str) -> None:
+    runs = [made.run(tmp_path / name, settings={"augmentation": name + evil}) for name in "ab"]
+    text = write_report(runs, tmp_path / "out").read_text()
+    assert "could not be made" not in text and text.count("<svg") == 2
+    reader = Reader()
+    reader.feed(text)
+    assert not reader.open
+    assert text.count("<script") == 1 and 'onload="' not in re.sub(r">[^<]*<", "><", text)
+
+
 def test_a_second_report_leaves_no_old_figures(light: None, tmp_path: Path) -> None:
     a, b = made.run(tmp_path / "a"), made.run(tmp_path / "b", "pfedes")
     write_report([a, b], tmp_path / "out")
-    (tmp_path / "out/figures/mine.png").write_bytes(b"mine")
+    mine = [tmp_path / "out/figures" / name for name in ("mine.png", "accuracy.pdf", "clients-of-mine.png")]
+    for path in mine:
+        path.write_bytes(b"mine")
     assert (tmp_path / "out/figures/differences-standalone-vs-pfedes.png").exists()
     write_report([a], tmp_path / "out")
     assert not list((tmp_path / "out/figures").glob("differences*"))
-    assert (tmp_path / "out/figures/mine.png").exists()
+    assert [path.read_bytes() for path in mine] == [b"mine"] * 3  # whatever they are called
     assert not list((tmp_path / "out").rglob("*.part"))
 
 

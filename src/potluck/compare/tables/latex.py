@@ -22,11 +22,10 @@ def latex(comparison: Comparison) -> str:
         accuracy = _escape(line.accuracy)
         texts = (line.interval, line.difference, line.p, line.bytes, line.flops, line.target_bytes, line.target_flops)
         cells = [
-            _escape(line.method),
+            _first(line.method),
             rf"\textbf{{{accuracy}}}" if line.best else accuracy,
             *(_number(text) for text in texts),
         ]
-        # An interval in square brackets at the beginning of a row would be read as an argument of the line break.
         body.append("    " + " & ".join(cells) + r" \\")
     warnings = "".join(f"% {_comment(warning)}\n" for warning in comparison.warnings)
     return (
@@ -50,6 +49,11 @@ def _number(text: str) -> str:
     if text == "-":
         return "--"
     return re.sub(r"(?<![\w$])-(?=[0-9])", lambda _: "$-$", _escape(text))
+
+
+def _first(text: str) -> str:
+    """The first cell of a row, where a bracket or a star would belong to the line break before it."""
+    return ("{}" if text.startswith(("[", "*")) else "") + _escape(text)
 
 
 def _escape(text: str) -> str:

@@ -17,9 +17,11 @@ def markdown(comparison: Comparison) -> str:
         texts = (line.interval, line.difference, line.p, line.bytes, line.flops, line.target_bytes, line.target_flops)
         rows.append([_escape(line.method), line.seeds, accuracy, *texts])
     table = ["| " + " | ".join(row) + " |" for row in rows]
-    warnings = [f"- **Note.** {warning}" for warning in comparison.warnings]
-    return "\n".join([*table, "", *(f"- {note}" for note in notes(comparison)), *warnings]) + "\n"
+    said = [f"- {_escape(note)}" for note in notes(comparison)]
+    said += [f"- **Note.** {_escape(warning)}" for warning in comparison.warnings]
+    return "\n".join([*table, "", *said]) + "\n"
 
 
 def _escape(text: str) -> str:
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")

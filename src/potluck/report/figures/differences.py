@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import TYPE_CHECKING
 
+from potluck.compare.pairing import differences
 from potluck.report.figures.base import NoFigureError, Plot
 from potluck.report.figures.style import COLOURS, INK, sheet, wrapped
 
@@ -33,7 +34,7 @@ def differences_plot(groups: Sequence[Group]) -> Plot:
                 pairs, groups[order[0]].title, groups[other].title
             )
     if not versions:
-        raise NoFigureError("no two methods have a seed and clients in common")
+        raise NoFigureError("no two methods have a seed, and clients with the same samples, in common")
     more = "" if len(order) - 1 <= _MOST else f" Only the {_MOST} best others are drawn."
     caption = (
         "Each bar is a client: its accuracy by the method with the highest mean, less its accuracy by another method, "
@@ -44,14 +45,10 @@ def differences_plot(groups: Sequence[Group]) -> Plot:
 
 def paired(one: Group, other: Group) -> dict[int, float]:
     """By how many points each client is better by the one, mean over the seeds that both have."""
-    theirs = {run.seed: run.client_accuracies() for run in other.runs}
-    points: dict[int, list[float]] = {}
-    for run in one.runs:
-        for client, value in run.client_accuracies().items():
-            against = theirs.get(run.seed, {}).get(client, math.nan)
-            if not math.isnan(value - against):
-                points.setdefault(client, []).append(100 * (value - against))
-    return {client: mean(each) for client, each in points.items()}
+    found, _ = differences(one, other, "all_last")
+    clients = sorted(one.runs[0].client_accuracies())
+    points = {} if found is None else dict(zip(clients, (100 * found).tolist(), strict=True))
+    return {client: value for client, value in points.items() if not math.isnan(value)}
 
 
 def _draw(points: dict[int, float], one: str, other: str) -> Figure:

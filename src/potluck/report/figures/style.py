@@ -64,7 +64,7 @@ _RULES: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "potluck",
     "pdf.fonttype": 42,
-    "mathtext.default": "regular",
+    "text.parse_math": False,
 }
 
 

@@ -22,12 +22,6 @@ from potluck.report.figures.tradeoff import tradeoff_plot
 if TYPE_CHECKING:
     from potluck.results import Group
 
-NAMES = (
-    *("accuracy", "clients", "tradeoff", "differences", "partition", "tsne", "enhanced", "mixing", "attribution"),
-    "gradient",
-)
-"""What the files of figures begin with."""
-
 
 @dataclass(frozen=True)
 class Missing:

@@ -15,7 +15,7 @@ from potluck.report.figures.base import Plot, require_drawing
 from potluck.report.figures.opened import Opened
 from potluck.report.figures.style import drawing
 from potluck.report.page import content
-from potluck.report.page.plots import NAMES, plots
+from potluck.report.page.plots import plots
 from potluck.report.page.svg import as_bytes, inline, settle
 from potluck.results import groups as grouped
 from potluck.results import read_runs
@@ -81,8 +81,10 @@ def write_report(
         runs=content.runs_table(methods),
         environments=content.environments(results),
     )
+    before = _linked(folder / PAGE)
     write_bytes(folder / PAGE, text.encode())
-    _tidy(folder / FIGURES, taken)
+    for name in before - _linked(folder / PAGE):
+        (folder / FIGURES / name).unlink(missing_ok=True)
     return folder / PAGE
 
 
@@ -126,12 +128,12 @@ def file_name(plot: str, label: str) -> str:
     return "-".join([plot, *re.findall("[a-z0-9]+", label.lower())])[:80]
 
 
-def _tidy(folder: Path, kept: set[str]) -> None:
-    """Delete figures of an earlier report here that this one does not have."""
-    ours = re.compile(rf"({'|'.join(NAMES)})(-[a-z0-9-]+)?\.(pdf|png)")
-    for path in folder.glob("*"):
-        if ours.fullmatch(path.name) and path.stem not in kept:
-            path.unlink(missing_ok=True)
+def _linked(page: Path) -> set[str]:
+    """The files of figures that a page links: those of an earlier report are ours to delete, and nothing else is."""
+    try:
+        return set(re.findall(rf'href="{FIGURES}/([a-z0-9-]+\.(?:pdf|png))"', page.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError):
+        return set()
 
 
 def _template() -> Template:
