@@ -94,6 +94,11 @@ def instead(path: Path, file: bool) -> None:
     path.touch() if file else path.mkdir()
 
 
+def _not_begun(run: Path) -> None:
+    cut(run / "rounds.jsonl", 0)
+    (run / "summary.json").unlink()
+
+
 def _pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
@@ -113,8 +118,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         "is no run: its config.toml names no algorithm",
     ),
     "no seed": (lambda r: replace(r / "config.toml", "seed = 0\n", ""), "seed in its config.toml is no whole number"),
-    "no records": (lambda r: (r / "rounds.jsonl").unlink(), "has no finished round yet"),
-    "nothing written yet": (lambda r: cut(r / "rounds.jsonl", 0), "has no finished round yet"),
+    "no records": (lambda r: (r / "rounds.jsonl").unlink(), "is damaged: it has a summary"),
+    "all records cut": (lambda r: cut(r / "rounds.jsonl", 20), "is damaged: it has a summary"),
+    "nothing written yet": (_not_begun, "has no finished round yet"),
     "a line of no record": (lambda r: (r / "rounds.jsonl").write_text("[]\n"), "line 1 of "),
     "a record of something else": (lambda r: (r / "rounds.jsonl").write_text('{"round": 1}\n'), "is damaged"),
     "a word for a number": (lambda r: replace(r / "rounds.jsonl", '"flops": 1000', '"flops": "x"'), "is damaged"),

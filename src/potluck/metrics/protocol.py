@@ -90,6 +90,10 @@ class History:
 
         return history_figure(self, x)
 
+    def __repr__(self) -> str:
+        """The run at a glance; all records are in ``rounds``."""
+        return f"History({len(self.rounds)} rounds, {', '.join(f'{k}={v}' for k, v in self._protocols().items())})"
+
     def _repr_html_(self) -> str:
         from potluck.report.figures.history import history_html
 

@@ -50,8 +50,10 @@ def read_run(path: Path) -> RunResult:
         config = _config(folder)
         summary = folder.summary()
         rounds = [_round(record, config) for record in folder.records("rounds.jsonl")]
-        if not rounds:
+        if not rounds and summary is None:
             raise RunError(f"{path} has no finished round yet.")
+        if not rounds:
+            raise RunError(f"{path} is damaged: it has a summary, and rounds.jsonl has no whole line.")
         clients = _clients(folder, rounds[-1].round)
         _check_whole(path, config, summary, rounds, clients)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -79,7 +79,9 @@ def _line(axes: Axes, each: Curve, number: int, label: str) -> None:
         each.x, each.mean, color=colour, linestyle=line, marker=marker, markevery=(number % step, step), label=label
     )
     if any(each.deviation):
-        low, high = zip(*((m - d, m + d) for m, d in zip(each.mean, each.deviation, strict=True)), strict=True)
+        # No accuracy is beyond 0 or 100 %, though a deviation may be.
+        ends = [(max(m - d, 0), min(m + d, 100)) for m, d in zip(each.mean, each.deviation, strict=True)]
+        low, high = zip(*ends, strict=True)
         axes.fill_between(each.x, low, high, color=colour, alpha=0.18, linewidth=0)
 
 

@@ -27,7 +27,8 @@ def tradeoff_plot(groups: Sequence[Group]) -> Plot:
     work = {number: _cost(group, "flops") for number, group in known}
     figure, axes = sheet()
     positive = [value for value in sent.values() if value > 0]
-    if positive and (len(positive) < len(sent) or max(positive) > 30 * min(positive)):
+    wide = bool(positive) and max(positive) > 30 * min(positive)
+    if wide:
         # Who sends nothing has a place too, left of all others.
         axes.set_xscale("symlog", linthresh=10.0 ** _digits(min(positive)))
     most = max(*work.values(), 1.0)
@@ -44,7 +45,7 @@ def tradeoff_plot(groups: Sequence[Group]) -> Plot:
     axes.margins(x=0.16, y=0.2)
     if min(sent.values()) == 0:
         low, high = axes.get_xlim()
-        axes.set_xlim(-0.35 * 10.0 ** _digits(min(positive)) if positive else low, high)
+        axes.set_xlim(-0.35 * 10.0 ** _digits(min(positive)) if wide else low, high)
         axes.axvline(0, color=INK, linewidth=0.5)
     write_ticks(axes, AXES["bytes"])
     axes.set_ylabel("test accuracy (%)")
