@@ -77,7 +77,16 @@ def test_latex_is_well_formed(comparison: Comparison) -> None:
     assert not set(re.sub(r"\$[^$]*\$", "", bare)) & set('#_^~<>|%±"')  # which would break it, or be set wrongly
     known = {"begin", "end", "centering", "caption", "toprule", "midrule", "bottomrule", "cmidrule", "multicolumn"}
     assert set(re.findall(r"\\([a-zA-Z]+)", bare)) <= known | {
-        *("textbf", "pm", "textbackslash", "textasciitilde", "textasciicircum")
+        *(
+            "scriptsize",
+            "setlength",
+            "tabcolsep",
+            "textbf",
+            "pm",
+            "textbackslash",
+            "textasciitilde",
+            "textasciicircum",
+        )
     }
     depth: list[str] = []
     for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", bare):

@@ -31,7 +31,8 @@ def latex(comparison: Comparison) -> str:
     return (
         "% \\usepackage{booktabs}\n"
         + warnings
-        + "\\begin{table}\n  \\centering\n"
+        # Small, and with little between columns: nine of them are to fit between the margins of a page.
+        + "\\begin{table}\n  \\centering\n  \\scriptsize\n  \\setlength{\\tabcolsep}{3pt}\n"
         + f"  \\caption{{{_escape(' '.join(notes(comparison)))}}}\n"
         + "  \\begin{tabular}{lrrrrrrrr}\n    \\toprule\n"
         + "    & & & & & \\multicolumn{2}{c}{in all} & "

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -75,15 +76,30 @@ def _costs(group: Group) -> list[str]:
     return [size(total("bytes_up")), size(total("bytes_down")), operations(total("flops")), duration(seconds)]
 
 
-def runs_table(groups: Sequence[Group]) -> Table:
-    """Every run: where it is, and how far it got."""
+def runs_table(groups: Sequence[Group], folder: Path) -> Table:
+    """Every run: where it is, seen from the folder of the page, and how far it got."""
     rows = []
     for group in groups:
         for run in group.runs:
             accuracy = run.accuracy()
             shown = "-" if accuracy is None else f"{100 * accuracy:.2f}"
-            rows.append([str(run.path), group.title, str(run.seed), shown, f"{run.summary['rounds']}", _state(run)])
+            rows.append(
+                [
+                    _seen_from(folder, run.path),
+                    group.title,
+                    str(run.seed),
+                    shown,
+                    f"{run.summary['rounds']}",
+                    _state(run),
+                ]
+            )
     return Table(["folder", "method", "seed", MEANING["all_last"], "rounds", ""], rows)
+
+
+def _seen_from(folder: Path, path: Path) -> str:
+    """A path within a folder, as short as it is there; any other, in full."""
+    inner, outer = path.resolve(), folder.resolve()
+    return str(inner.relative_to(outer)) if inner.is_relative_to(outer) else str(path)
 
 
 def _state(run: RunResult) -> str:

@@ -78,7 +78,7 @@ def write_report(
         own=content.own_settings(methods),
         differ=content.settings_that_differ(methods),
         common=content.settings_in_common(methods),
-        runs=content.runs_table(methods),
+        runs=content.runs_table(methods, folder),
         environments=content.environments(results),
     )
     before = _linked(folder / PAGE)
