@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from potluck.cli.common import say
+from potluck.cli.stopping import stopping
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def carry_out(console: Console, places: Sequence[Place], jobs: int, out: Path) -> dict[Place, Outcome]:
     """Run what is left to run, and say what went wrong; ends the command if it was stopped."""
-    from potluck.compare.running import run_places, signals_stop
+    from potluck.compare.running import run_places
     from potluck.compare.watching import view
     from potluck.compare.working import Stop
 
@@ -27,7 +28,12 @@ def carry_out(console: Console, places: Sequence[Place], jobs: int, out: Path) -
     if not left:
         return {}
     stop = Stop()
-    with view(console, left) as tell, signals_stop(stop, lambda text: say(console, text)):
+
+    def ask() -> None:
+        stop.ask()
+        say(console, "Stopping after the steps that are running ...")
+
+    with view(console, left) as tell, stopping(ask):
         outcomes = run_places(left, jobs, tell, stop)
     for place, outcome in outcomes.items():
         text = "another process is running it; it is left to that one." if outcome.verdict == "busy" else outcome.text

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +12,7 @@ import typer
 
 from potluck.cli.common import Json, console_for, say
 from potluck.cli.options import METHODS, run_options, settings_of
+from potluck.cli.stopping import stopping
 from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool, wa
     console = console_for(as_json)
     announce(console, config, federation)
     try:
-        with _stopping(federation), progress(console, config.rounds, federation.rounds) as watch:
+        with stopping(lambda: _stop(federation)), progress(console, config.rounds, federation.rounds) as watch:
             history = federation.run(config.rounds, watch=[watch, *watchers])
     except (InterruptedRunError, KeyboardInterrupt) as stopped:
         say(console, f"{str(stopped).capitalize() or 'Stopped at once.'} Go on with it: potluck resume {path}")
@@ -157,20 +156,6 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool, wa
     say(console, f"Written to {path}. See every client: potluck show {path}")
 
 
-@contextmanager
-def _stopping(federation: Federation) -> Iterator[None]:
-    """Let Ctrl-C, or a polite kill, end the run after the step that is running; a second Ctrl-C does not wait."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def stop(number: int, _frame: Any) -> None:
-        signal.signal(number, before[signal.Signals(number)])
-        federation.stop()
-        typer.echo("\nStopping after the step that is running ...", err=True)
-
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _stop(federation: Federation) -> None:
+    federation.stop()
+    typer.echo("\nStopping after the step that is running ...", err=True)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
@@ -41,25 +38,6 @@ def run_places(places: Sequence[Place], jobs: int, tell: Tell, stop: Stop) -> di
     if left and not stop.asked:
         carry_out(left, tell, stop, outcomes)
     return outcomes
-
-
-@contextmanager
-def signals_stop(stop: Stop, say: Callable[[str], None]) -> Iterator[None]:
-    """Let Ctrl-C, or a polite kill, end all runs after the step that is running; a second one does not wait."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def ask(number: int, _frame: Any) -> None:
-        signal.signal(number, before[signal.Signals(number)])
-        stop.ask()
-        say("Stopping after the steps that are running ...")
-
-    for number in before:
-        signal.signal(number, ask)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _here(places: Sequence[Place], tell: Tell, stop: Stop, outcomes: dict[Place, Outcome]) -> None:

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import ClassVar
 
 import torch
 from torch import nn
@@ -84,7 +83,7 @@ class Engine(ABC):
     Who stops listening half-way closes the generator, and then nothing of it runs any more.
     """
 
-    name: ClassVar[str]
+    name: str
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting

@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from potluck.engines.operands import pair, under_autocast
+
 _FEW = 4
 """Of so many channels at most, blocks of pixels are made."""
 
@@ -40,28 +42,22 @@ def _convolve(
 ) -> Tensor:
     if named or more not in ((), (1, 1), ((1, 1), 1)) or not _suits(x, weight, stride, padding):
         return F.conv2d(x, weight, bias, stride, padding, *more, **named)
-    if torch.is_autocast_enabled("cpu"):
-        dtype = torch.get_autocast_dtype("cpu")
-        x, weight, bias = x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
-    result: Tensor = _Convolution.apply(x, weight, bias, _pair(padding))  # type: ignore[no-untyped-call]
+    x, weight, bias = under_autocast(x, weight, bias)
+    result: Tensor = _Convolution.apply(x, weight, bias, pair(padding))  # type: ignore[no-untyped-call]
     return result
 
 
 def _suits(x: Tensor, weight: Tensor, stride: Any, padding: Any) -> bool:
-    if x.ndim != 4 or _pair(stride) != (1, 1) or isinstance(padding, str):
+    if x.ndim != 4 or pair(stride) != (1, 1) or isinstance(padding, str):
         return False
     to, of, *kernel = weight.shape
     few = to <= _FEW or (of <= _FEW and x.requires_grad)
     if not few or of != x.shape[1] or not x.is_contiguous(memory_format=torch.channels_last):
         return False
-    pads = _pair(padding)
+    pads = pair(padding)
     after = [size + 2 * pad - k + 1 for size, pad, k in zip(x.shape[2:], pads, kernel, strict=True)]
     whole = all(size > 0 and size % 2 == 0 for size in (*x.shape[2:], *after))
     return whole and all(pad < k for pad, k in zip(pads, kernel, strict=True))
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else (value[0], value[-1])
 
 
 class _Convolution(torch.autograd.Function):

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from queue import SimpleQueue
 from threading import Lock
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,7 @@ class Loop(Engine):
         workers: How many clients run side by side; by default one per core on a CPU, one on a GPU.
     """
 
-    name: ClassVar[str] = "loop"
+    name = "loop"
 
     def __init__(self, setting: Setting, workers: int | None = None) -> None:
         super().__init__(setting)

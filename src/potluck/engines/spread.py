@@ -35,7 +35,7 @@ class Spread(Engine):
 
     def __init__(self, setting: Setting, devices: Sequence[torch.device], kind: type[Engine]) -> None:
         super().__init__(setting)
-        self.name = kind.name  # type: ignore[misc]  # as all its parts are called
+        self.name = kind.name
         self._engines = [kind(_on(setting, device)) for device in devices]
         self._moved: list[dict[int, Tensor]] = [{} for _ in devices]
         self._members: dict[int, Client] = {}

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich import box
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
 from torch import nn
 
 from potluck import models
@@ -18,6 +16,7 @@ from potluck.data import sources
 from potluck.errors import ConfigError, ModelError
 from potluck.metrics.flops import predicting_flops
 from potluck.report.format import operations
+from potluck.report.tables import plain_table
 
 _SHAPE, _CLASSES = (3, 32, 32), 10  # of CIFAR-10
 _LARGEST = 10_000  # of one dimension: beyond it, numbers of weights no longer fit into 64 bits
@@ -136,14 +135,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
 
 def model_table(found: Overview) -> RenderableType:
     """The networks side by side."""
-    table = Table(
-        title=f"For inputs of shape {' x '.join(map(str, found.shape))} and {_classes(found.classes)}",
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    table = plain_table(f"For inputs of shape {' x '.join(map(str, found.shape))} and {_classes(found.classes)}")
     table.add_column("network", overflow="fold", min_width=12)
     for heading in ("parameters", "represen-\ntation", "FLOP", "MiB"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
@@ -17,6 +16,7 @@ from potluck.config import RunConfig
 from potluck.federation import Federation
 from potluck.metrics.protocol import MEANING
 from potluck.report.format import duration, operations, percent, size
+from potluck.report.tables import plain_table
 
 
 def announce(console: Console, config: RunConfig, federation: Federation) -> None:
@@ -65,13 +65,8 @@ def _span(counts: list[int]) -> str:
 
 def result_table(summaries: Mapping[str, Mapping[str, Any]], seconds: Mapping[str, float]) -> Table:
     """Runs side by side: accuracy under each named protocol, and what it cost."""
-    table = Table(
-        title="Test accuracy (%), mean over clients",
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
+    table = plain_table(
+        "Test accuracy (%), mean over clients",
         caption="participants, best: chosen on test data, as the papers do; so kinder",
         caption_justify="left",
     )

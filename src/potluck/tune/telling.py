@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from potluck.algorithms import find
 from potluck.report.format import percent
+from potluck.report.tables import plain_table
 from potluck.tune.searching import Search
 
 
 def table(found: Sequence[Search]) -> Table:
     """The best settings of each method, and what they gain on validation data."""
-    shown = Table(
-        title="Validation accuracy (%), all clients, last round",
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 2, 0, 0),
-        pad_edge=False,
-    )
+    shown = plain_table("Validation accuracy (%), all clients, last round", gap=2)
     shown.add_column("method")
     for heading in ("trials", "as it was", "best"):
         shown.add_column(heading, justify="right", no_wrap=True)

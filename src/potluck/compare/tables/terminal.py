@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from potluck.compare.comparing import Comparison
 from potluck.compare.tables.words import lines, notes, target_name
 from potluck.metrics.protocol import MEANING
+from potluck.report.tables import plain_table
 
 
 def show(console: Console, comparison: Comparison) -> None:
     """Print a comparison, with what there is to know about it."""
-    table = Table(
-        title=f"Test accuracy (%), {MEANING[comparison.protocol]}",
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 2, 0, 0),
-        pad_edge=False,
-    )
+    table = plain_table(f"Test accuracy (%), {MEANING[comparison.protocol]}", gap=2)
     table.add_column("method\nseeds", overflow="fold", min_width=12)
     for heading in (
         "mean ± sd\n95 % interval",

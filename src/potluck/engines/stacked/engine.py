@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +35,7 @@ class Stacked(Engine):
         cache: Bytes of client states that may stay on the device; by default none on a CPU, where they lie anyway.
     """
 
-    name: ClassVar[str] = "stacked"
+    name = "stacked"
 
     def __init__(self, setting: Setting, *, rounding: bool | None = None, cache: int | None = None) -> None:
         super().__init__(setting)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from potluck.engines.operands import pair, under_autocast
 from potluck.engines.stacked.operations.convolution import Convolution, Shape
 from potluck.engines.stacked.operations.pooling import MaxPooling
 
@@ -34,12 +35,8 @@ def _convolved(
 ) -> Tensor | None:  # fmt: skip
     if input.ndim != 4 or isinstance(padding, str):
         return None
-    kind = input.device.type
-    if torch.is_autocast_enabled(kind):
-        # Which PyTorch does for its own convolutions alone.
-        low = torch.get_autocast_dtype(kind)
-        input, weight, bias = input.to(low), weight.to(low), None if bias is None else bias.to(low)
-    shape = Shape(_pair(stride), _pair(padding), _pair(dilation), groups)
+    input, weight, bias = under_autocast(input, weight, bias)
+    shape = Shape(pair(stride), pair(padding), pair(dilation), groups)
     result: Tensor = Convolution.apply(input, weight, bias, shape)  # type: ignore[no-untyped-call]  # PyTorch's own
     return result
 
@@ -48,20 +45,13 @@ def _pooled(
     input: Tensor, kernel_size: Pair, stride: Pair | None = None, padding: Pair = 0, dilation: Pair = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Tensor | None:  # fmt: skip
-    window = _pair(kernel_size)
-    apart = stride is None or stride == [] or _pair(stride) == window
-    plain = _pair(padding) == (0, 0) and _pair(dilation) == (1, 1) and not ceil_mode and not return_indices
+    window = pair(kernel_size)
+    apart = stride is None or stride == [] or pair(stride) == window
+    plain = pair(padding) == (0, 0) and pair(dilation) == (1, 1) and not ceil_mode and not return_indices
     if not apart or not plain or input.ndim != 4:
         return None
     result: Tensor = MaxPooling.apply(input, window)  # type: ignore[no-untyped-call]  # PyTorch's own
     return result
-
-
-def _pair(value: Pair) -> tuple[int, int]:
-    if isinstance(value, int):
-        return value, value
-    first, second = (*value, *value)[:2]
-    return int(first), int(second)
 
 
 _OURS: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
