@@ -33,11 +33,16 @@ def numbers(*shape: int) -> Tensor:
         (3, 2, 5, 17, (3, 3), (2, 2)),
         (2, 1, 1, 1, (1, 1), (0, 0)),
         (1, 2, 13, 5, (3, 3), (1, 0)),
+        (2, 3, 16, 32, (5, 5), (0, 0)),
+        (2, 2, 16, 3, (3, 5), (1, 2)),
+        (2, 1, 9, 4, (2, 2), (0, 1)),
+        (1, 2, 8, 8, (5, 5), (2, 2)),
     ],
 )
+@pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
 def test_convolutions(
     clients: int, samples: int, channels: int, outputs: int, kernel: tuple[int, int], padding: tuple[int, int],
-    monkeypatch: pytest.MonkeyPatch,
+    last: bool, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     monkeypatch.setattr(convolution, "_PROGRAMS", 6)  # so that several programs share the pixels
@@ -50,6 +55,8 @@ def test_convolutions(
     expected = torch.stack([F.conv2d(*one, padding=padding) for one in each])
     slope = numbers(*expected.shape)
     by = torch.autograd.grad(expected, (x, weight, bias), slope)
+    if last:
+        x, slope = (tensor.movedim(2, -1).contiguous().movedim(-1, 2) for tensor in (x, slope))
     with torch.no_grad():
         found = convolution.convolve(x, weight, bias, padding)
         unbiased = convolution.convolve(x, weight, None, padding)
@@ -60,8 +67,14 @@ def test_convolutions(
     assert torch.allclose(unbiased + bias.view(clients, 1, outputs, 1, 1), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("shape", "window"), [((3, 2, 7, 8), (2, 2)), ((2, 3, 9, 9), (3, 3)), ((2, 2, 4, 6), (2, 3))])
-def test_pooling(shape: tuple[int, ...], window: tuple[int, int]) -> None:
+POOLED = [((3, 2, 7, 8), (2, 2)), ((2, 3, 9, 9), (3, 3)), ((2, 2, 4, 6), (2, 3)), ((2, 17, 5, 6), (2, 2))]
+
+
+@pytest.mark.parametrize(("shape", "window"), POOLED)
+@pytest.mark.parametrize("long", [False, True])
+def test_pooling(shape: tuple[int, ...], window: tuple[int, int], long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if long:
+        monkeypatch.setattr(pooling, "_is_long", lambda _: True)
     x = numbers(*shape).mul(2).round()  # many are equal: the first of them counts
     x[0, 0, 1, 1] = torch.nan
     x.requires_grad_()
@@ -98,7 +111,8 @@ def test_kernels_are_compared_with_pytorch_before_they_are_used(
 
         def wrong(*given: Any) -> Any:
             result = right(*given)
-            (result[0] if isinstance(result, tuple) else result).view(-1)[0] += 100
+            first = result[0] if isinstance(result, tuple) else result
+            first[(0,) * first.ndim] += 100
             return result
 
         setattr(kernels, broken, wrong)

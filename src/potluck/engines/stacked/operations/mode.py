@@ -18,7 +18,11 @@ Pair = int | Sequence[int]
 
 
 class Operations(TorchFunctionMode):
-    """While active, convolutions and max-pooling of images compute what they do in a way that stacks well."""
+    """While active, convolutions and max-pooling of images compute what they do in a way that stacks well.
+
+    What they give may have its channels last in memory. So where a network asks for a view, it is given a copy if
+    there can be none.
+    """
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
@@ -54,7 +58,13 @@ def _pooled(
     return result
 
 
+def _viewed(input: Tensor, *shape: Any) -> Tensor | None:
+    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+    return input.reshape(sizes) if all(isinstance(size, int) for size in sizes) else None
+
+
 _OURS: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
     torch.conv2d: _convolved, torch.max_pool2d: _pooled, F.max_pool2d: _pooled,
+    torch.Tensor.view: _viewed,
 }  # fmt: skip
 """What stands in for what; none of them if it gives nothing."""

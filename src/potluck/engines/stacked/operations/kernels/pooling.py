@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from potluck.engines.stacked.operations.kernels.memory import arranged, empty, is_last
+
 _AT_ONCE = 1024
 
 
@@ -16,61 +18,82 @@ def _larger(value, most):
     return (value > most) | (value != value)  # noqa: PLR0124
 
 
+@triton.jit
+def _start(
+    window, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
+    KH: tl.constexpr, KW: tl.constexpr, LAST: tl.constexpr,
+):  # fmt: skip
+    """Where the first number of a window is."""
+    if LAST:
+        place = window // C
+        start = place // (OH * OW) * (H * W) + place // OW % OH * (KH * W) + place % OW * KW
+        start = start * C + window % C
+    else:
+        start = window // (OH * OW) * (H * W) + window // OW % OH * (KH * W) + window % OW * KW
+    return start
+
+
 @triton.jit(do_not_specialize=["windows"])
 def _pool(
-    x, out, windows, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
-    KH: tl.constexpr, KW: tl.constexpr, AT_ONCE: tl.constexpr,
+    x, out, windows, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
+    KH: tl.constexpr, KW: tl.constexpr, LAST: tl.constexpr, LONG: tl.constexpr, AT_ONCE: tl.constexpr,
 ):  # fmt: skip
     """The largest number of each of some windows."""
-    window = tl.program_id(0).to(tl.int64) * AT_ONCE + tl.arange(0, AT_ONCE)
+    window = tl.program_id(0).to(tl.int64 if LONG else tl.int32) * AT_ONCE + tl.arange(0, AT_ONCE)
     inside = window < windows
-    place = window % (OH * OW)
-    start = x + window // (OH * OW) * (H * W) + place // OW * (KH * W) + place % OW * KW
+    COLUMN: tl.constexpr = C if LAST else 1
+    start = x + _start(window, C, H, W, OH, OW, KH, KW, LAST)
     most = tl.load(start, mask=inside, other=0.0)
     for k in tl.static_range(1, KH * KW):
-        value = tl.load(start + (k // KW * W + k % KW), mask=inside, other=0.0)
+        value = tl.load(start + (k // KW * W + k % KW) * COLUMN, mask=inside, other=0.0)
         most = tl.where(_larger(value, most), value, most)
     tl.store(out + window, most, mask=inside)
 
 
 @triton.jit(do_not_specialize=["windows"])
 def _pool_gradient(
-    x, slope, out, windows, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
-    KH: tl.constexpr, KW: tl.constexpr, AT_ONCE: tl.constexpr,
+    x, slope, out, windows, C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
+    KH: tl.constexpr, KW: tl.constexpr, LAST: tl.constexpr, LONG: tl.constexpr, AT_ONCE: tl.constexpr,
 ):  # fmt: skip
     """The slope of each of some windows where its largest number is, and zeros beside it."""
-    window = tl.program_id(0).to(tl.int64) * AT_ONCE + tl.arange(0, AT_ONCE)
+    window = tl.program_id(0).to(tl.int64 if LONG else tl.int32) * AT_ONCE + tl.arange(0, AT_ONCE)
     inside = window < windows
-    place = window % (OH * OW)
-    start = window // (OH * OW) * (H * W) + place // OW * (KH * W) + place % OW * KW
+    COLUMN: tl.constexpr = C if LAST else 1
+    start = _start(window, C, H, W, OH, OW, KH, KW, LAST)
     most = tl.load(x + start, mask=inside, other=0.0)
     where = tl.zeros((AT_ONCE,), tl.int32)
     for k in tl.static_range(1, KH * KW):
-        value = tl.load(x + start + (k // KW * W + k % KW), mask=inside, other=0.0)
+        value = tl.load(x + start + (k // KW * W + k % KW) * COLUMN, mask=inside, other=0.0)
         larger = _larger(value, most)
         most = tl.where(larger, value, most)
         where = tl.where(larger, k, where)
     steep = tl.load(slope + window, mask=inside, other=0.0)
     for k in tl.static_range(KH * KW):
-        tl.store(out + start + (k // KW * W + k % KW), tl.where(where == k, steep, 0.0), mask=inside)
+        tl.store(out + start + (k // KW * W + k % KW) * COLUMN, tl.where(where == k, steep, 0.0), mask=inside)
 
 
 def pool(x: Tensor, window: tuple[int, int]) -> Tensor:
     """The largest number of each window, of ``x`` [samples, channels, height, width]."""
-    x = x.contiguous()
-    height, width = x.shape[2:]
-    out = x.new_empty(*x.shape[:2], height // window[0], width // window[1])
-    sizes = height, width, *out.shape[2:], *window
+    x = arranged(x)
+    samples, channels, height, width = x.shape
+    out = empty(x, samples, channels, height // window[0], width // window[1])
+    sizes = channels, height, width, *out.shape[2:], *window, is_last(channels), _is_long(x)
     _pool[(triton.cdiv(out.numel(), _AT_ONCE),)](x, out, out.numel(), *sizes, AT_ONCE=_AT_ONCE)
     return out
 
 
 def pool_gradient(x: Tensor, slope: Tensor, window: tuple[int, int]) -> Tensor:
     """The gradient by ``x``, if that by what was pooled is ``slope``."""
-    x, slope = x.contiguous(), slope.contiguous()
-    height, width = x.shape[2:]
-    whole = height % window[0] == 0 and width % window[1] == 0
-    out = torch.empty_like(x) if whole else torch.zeros_like(x)  # what is in no window has no slope
-    sizes = height, width, *slope.shape[2:], *window
+    x, slope = arranged(x), arranged(slope)
+    channels, height, width = x.shape[1:]
+    out = torch.empty_like(x)
+    if height % window[0] or width % window[1]:
+        out.zero_()  # what is in no window has no slope
+    sizes = channels, height, width, *slope.shape[2:], *window, is_last(channels), _is_long(x)
     _pool_gradient[(triton.cdiv(slope.numel(), _AT_ONCE),)](x, slope, out, slope.numel(), *sizes, AT_ONCE=_AT_ONCE)
     return out
+
+
+def _is_long(x: Tensor) -> bool:
+    """Whether places need 64 bits, which GPUs divide slowly."""
+    return x.numel() + _AT_ONCE * x.shape[2] * x.shape[3] >= 1 << 31
