@@ -13,6 +13,7 @@ from potluck.contract import Networks, Task
 from potluck.data.examples import Examples
 from potluck.engines.stacked.cache import Cache
 from potluck.engines.stacked.data import Pools
+from potluck.engines.stacked.recycled import Recycler
 from potluck.engines.stacked.stack import Stack, alike
 from potluck.engines.stacked.teams import cut, halved, in_powers, power_above
 from potluck.engines.stacked.template import Template
@@ -191,3 +192,28 @@ def test_numbers_of_clients(count: int) -> None:
         parts = cut(count, most)
         assert [number for part in parts for number in range(part.start, part.stop)] == list(range(count))
         assert max(part.stop - part.start for part in parts) <= most
+
+
+# ---- memory ---------------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_used_again_once_nothing_refers_to_it() -> None:
+    recycler = Recycler(100)
+    first, second = (recycler.copied(torch.full((40,), value, dtype=torch.uint8)) for value in (1, 2))
+    place, view = first.data_ptr(), first[:8].view(torch.float32)
+    del first
+    third = recycler.copied(torch.full((40,), 3, dtype=torch.uint8))
+    assert third.data_ptr() != place and view.view(torch.uint8).eq(1).all()  # a view is still there
+    del view
+    again = recycler.copied(torch.full((40,), 4, dtype=torch.uint8))
+    assert again.data_ptr() == place and again.eq(4).all()
+    assert second.eq(2).all() and third.eq(3).all()
+
+
+def test_no_more_memory_is_kept_than_the_limit() -> None:
+    recycler = Recycler(100)
+    rows = [recycler.copied(torch.zeros(40, dtype=torch.uint8)) for _ in range(4)]
+    rows.clear()
+    assert sum(len(spaces) for spaces in recycler._unused.values()) == 2 and recycler._bytes == 80
+    kept = recycler.copied(torch.zeros(40, dtype=torch.uint8))
+    assert recycler._bytes == 40 and len(kept) == 40

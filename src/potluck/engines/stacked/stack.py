@@ -11,11 +11,15 @@ from potluck.algorithms.uploads import State
 from potluck.contract import Received
 from potluck.contract.networks import check_fit
 from potluck.engines.demands import weights_among
+from potluck.engines.stacked.recycled import Recycler
 from potluck.engines.stacked.template import Template
 from potluck.engines.stacked.transfer import fetched, sent, sent_together, staged
 
-_PORTION = 1 << 30
-"""Bytes that are fetched in one go: they take as much memory on the way."""
+_PORTION = 64 << 20
+"""Bytes that are sent or fetched in one go: they take as much memory on the way, which no other program can use."""
+
+_recycler = Recycler(256 << 20)
+"""One for all: as rounds go by, what clients held is replaced by what they hold now."""
 
 
 class Stack:
@@ -40,18 +44,24 @@ class Stack:
             held = held[:1]
         here = [row for row, one in enumerate(held) if isinstance(one, Tensor)]
         away = [row for row, one in enumerate(held) if not isinstance(one, Tensor)]
-        if away:
-            arrived = self._sent([one for one in held if not isinstance(one, Tensor)])
-            if len(away) == len(held):
-                self.rows[: len(held)] = arrived
+        for some in self._portions(len(away)):
+            rows = away[some]
+            arrived = self._sent([one for one in held if not isinstance(one, Tensor)][some])
+            if rows[-1] - rows[0] == len(rows) - 1:
+                self.rows[rows[0] : rows[-1] + 1] = arrived
             else:
-                self.rows.index_copy_(0, sent(torch.tensor(away), self.device), arrived)
+                self.rows.index_copy_(0, sent(torch.tensor(rows), self.device), arrived)
         for row in here:
             one = held[row]
             assert isinstance(one, Tensor)  # noqa: S101  (by what ``here`` is)
             self.rows[row].copy_(one)
         if len(held) < self.size:
             self.rows[len(held) :] = self.rows[:1]
+
+    def _portions(self, count: int) -> list[slice]:
+        """So many clients, in portions that are moved in one go."""
+        at_once = max(_PORTION // max(self.template.layout.bytes, 1), 1)
+        return [slice(start, min(start + at_once, count)) for start in range(0, count, at_once)]
 
     def _sent(self, states: Sequence[State]) -> Tensor:
         """States of the CPU as rows on the device, in one transfer."""
@@ -99,10 +109,9 @@ class Stack:
     def states(self, count: int) -> list[State]:
         """What each of the first ``count`` clients holds, on the CPU."""
         held: list[State] = []
-        at_once = max(_PORTION // max(self.template.layout.bytes, 1), 1)
-        for start in range(0, count, at_once):
-            for row in fetched({"": self.rows[start : min(start + at_once, count)]})[""]:
-                own = self.template.layout.views(row.clone())
+        for some in self._portions(count):
+            for row in fetched({"": self.rows[some]})[""]:
+                own = self.template.layout.views(_recycler.copied(row))
                 held.append({
                     path: own[path] if path == first else own[first].clone()
                     for path, first in self.template.first.items()
