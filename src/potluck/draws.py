@@ -17,6 +17,7 @@ import hashlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -50,6 +51,11 @@ def _mix(value: Tensor) -> Tensor:
     return value ^ ((value >> 31) & ((1 << 33) - 1))
 
 
+@lru_cache(1024)
+def _number(word: str) -> int:
+    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
+
+
 def fold(key: int, *words: str | int) -> int:
     """Make a new key from ``key`` and what the draw is for.
 
@@ -57,10 +63,7 @@ def fold(key: int, *words: str | int) -> int:
     (True, False)
     """
     for word in words:
-        if isinstance(word, str):
-            number = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
-        else:
-            number = word
+        number = _number(word) if isinstance(word, str) else word
         key = _mix_int(_mix_int(key + _GOLDEN) + (number + 1) * _GOLDEN)
     return _signed(key)
 

@@ -21,7 +21,7 @@ def programs(given: Federation) -> Iterator[Program]:
     assert isinstance(given.engine, Stacked)
     for resident in given.engine._roster._residents.values():
         for track in resident._tracks.values():
-            yield from track._programs.values()
+            yield from (one for one in track._kept.values() if isinstance(one, Program))
 
 
 @pytest.mark.parametrize("name", algorithms.names())

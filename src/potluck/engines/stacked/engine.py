@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,8 @@ _CACHE = 2 << 30
 """Bytes of states that stay on a GPU."""
 _EVALUATED = 64
 """At most so many clients are evaluated at once."""
+_IN_TURN = 4
+"""So many steps of a team are begun before it is the next one's turn: to change teams takes as long as to begin one."""
 
 
 class Stacked(Engine):
@@ -80,9 +83,9 @@ class Stacked(Engine):
             for course, steps in list(running.items()):
                 try:
                     with course.team.track.working():
-                        next(steps)
-                except StopIteration:
-                    del running[course]
+                        made = sum(1 for _ in islice(steps, _IN_TURN))
+                    if made < _IN_TURN:
+                        del running[course]
                 except torch.cuda.OutOfMemoryError:
                     self._roster.free(course.team)
                     too_large.append(course)

@@ -107,7 +107,7 @@ class Team:
         return found
 
     def _reader(self) -> Reader:
-        return Reader(self.stack, self.setting.algorithm, self.setting.transform, self.setting.dtype)
+        return Reader(self.track, self.setting)
 
     def evaluation(self, judged: Mapping[str, Tensor], number: int) -> Evaluation:
         """What the confusion matrices say of one client."""

@@ -1,10 +1,11 @@
-"""Where a number of clients of one architecture step together: their stack, the programs they follow, and a stream."""
+"""Where a number of clients of one architecture step together: their stack, what is recorded for it, and a stream."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,8 +16,10 @@ from potluck.engines.stacked.program import Program, Room
 from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.template import Template
 
-_PROGRAMS = 48
-"""How many are kept: some widths of batches, for each phase, and for each number of clients that are still at work."""
+_KEPT = 64
+"""How many programs are kept: some widths of batches, for each phase and number of clients that are still at work."""
+
+T = TypeVar("T")
 
 
 class Track:
@@ -32,9 +35,9 @@ class Track:
     def __init__(self, setting: Setting, template: Template, size: int, known: set[Hashable]) -> None:
         self._setting = setting
         self.stack = Stack(template, size, setting.device)
-        self._studio = Studio(setting.device, known)
+        self.studio = Studio(setting.device, known)
         self._stream = _stream(setting.device)
-        self._programs: OrderedDict[Hashable, Program] = OrderedDict()
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -56,16 +59,22 @@ class Track:
             untouched: Parameters of learning networks that its loss does not reach.
             room: For how much.
         """
-        key = (name, room)
-        if key not in self._programs:
-            setting = self._setting
-            while len(self._programs) >= _PROGRAMS:
-                self._programs.popitem(last=False)
-            self._programs[key] = Program(
-                self.stack, phase, untouched, setting.training, setting.transform, room, self._studio, name
-            )
-        self._programs.move_to_end(key)
-        return self._programs[key]
+
+        def make() -> Program:
+            training, transform = self._setting.training, self._setting.transform
+            return Program(self.stack, phase, untouched, training, transform, room, self.studio, name)
+
+        return self.kept((name, room), make)
+
+    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made for this key before, or is made now; those that were used last stay."""
+        if key not in self._kept:
+            while len(self._kept) >= _KEPT:
+                self._kept.popitem(last=False)
+            self._kept[key] = make()
+        self._kept.move_to_end(key)
+        found: T = self._kept[key]
+        return found
 
 
 def _stream(device: torch.device) -> torch.cuda.Stream | None:

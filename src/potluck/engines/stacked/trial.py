@@ -19,8 +19,8 @@ from potluck.engines.optimizer import Optimizer
 from potluck.engines.randomness import CounterDropout
 from potluck.engines.stacked.capture import Studio
 from potluck.engines.stacked.data import Pool
-from potluck.engines.stacked.evaluate import collect_batch, predict_batch
 from potluck.engines.stacked.program import Program, Room
+from potluck.engines.stacked.reading import collect_batch, predict_batch
 from potluck.engines.stacked.schedule import Schedule
 from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.template import Template, Weights
