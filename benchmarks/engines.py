@@ -16,6 +16,7 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 
 import torch
 
@@ -41,7 +42,8 @@ def main() -> None:
     parser.add_argument("--clients", nargs="+", type=int, default=[100, 10])
     parser.add_argument("--batch-sizes", nargs="+", type=int, default=[512, 32])
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=3, help="rounds that count, after one that does not")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds that count, after those that do not")
+    parser.add_argument("--settle", type=int, default=1, help="rounds that do not count: more where steps are recorded")
     parser.add_argument("--without-research", action="store_true")
     arguments = parser.parse_args()
     source = images(arguments.data_dir)
@@ -53,8 +55,7 @@ def main() -> None:
 
 
 def _compare(method: str, clients: int, batch: int, source: Source, arguments: argparse.Namespace) -> None:
-    rounds = arguments.rounds + 1
-    ways: dict[str, Callable[[int], float]] = {}
+    ways: dict[str, Callable[[], float]] = {}
     federations = {
         f"{engine}, {precision}": _federation(method, engine, precision, clients, batch, source, arguments)
         for engine, precision in _ways(arguments.device)
@@ -64,11 +65,15 @@ def _compare(method: str, clients: int, batch: int, source: Source, arguments: a
     any_run = next(iter(federations.values()))
     if not arguments.without_research:
         ways["research code"] = _research(method, any_run, batch, arguments)
+    for name, way in ways.items():
+        # Research code and loop have nothing to record.
+        for _ in range(1 if name.startswith(("research", "loop")) else arguments.settle):
+            way()
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(1, rounds + 1):
+    for _ in range(arguments.rounds):
         for name, way in ways.items():
-            seconds[name].append(way(number))
-    medians = {name: statistics.median(times[1:]) for name, times in seconds.items()}
+            seconds[name].append(way())
+    medians = {name: statistics.median(times) for name, times in seconds.items()}
     flops = any_run.history.rounds[-1]["flops"]
     speed = _speed(any_run.device)
     cohort = f"{any_run.cohort_size} of {clients} clients in a round"
@@ -108,26 +113,27 @@ class _RoundOverError(Exception):
     """Ends a run after the round that was to be timed."""
 
 
-def _timed(federation: Federation) -> Callable[[int], float]:
+def _timed(federation: Federation) -> Callable[[], float]:
     def watch(event: dict[str, object]) -> None:
         if event["event"] == "round":
             raise _RoundOverError
 
-    def run(number: int) -> float:
+    def run() -> float:
         # One round of a run that would be longer: in the last round of a run all clients are evaluated.
         with suppress(_RoundOverError):
-            federation.run(number + 1, watch=watch)
+            federation.run(len(federation.history.rounds) + 2, watch=watch)
         seconds: float = federation.history.rounds[-1]["seconds"]
         return seconds
 
     return run
 
 
-def _research(method: str, federation: Federation, batch: int, arguments: argparse.Namespace) -> Callable[[int], float]:
+def _research(method: str, federation: Federation, batch: int, arguments: argparse.Namespace) -> Callable[[], float]:
     """Rounds of research code with the samples of the same clients."""
+    numbers = count(1)
 
-    def run(number: int) -> float:
-        cohort = [federation.clients[client] for client in federation.cohort(number)]
+    def run() -> float:
+        cohort = [federation.clients[client] for client in federation.cohort(next(numbers))]
         train = [(client.train.x, client.train.y) for client in cohort]
         test = [(client.test.x, client.test.y) for client in cohort]
         names = assignment(MODELS)

@@ -15,7 +15,7 @@ from potluck.run.files import read_tensors, write_tensors
 Version = tuple[int, int]
 """The round in which a client's state was made, and the checksum of its file."""
 
-_LEAST, _MOST, _SHARE = 256 << 20, 512 << 20, 64
+_LEAST, _MOST, _SHARE = 256 << 20, 1 << 30, 64
 """Bytes of client states kept in memory when there is a folder for the rest: a share of what the machine has."""
 
 _OURS = re.compile(r"round-[0-9]{5,}\.safetensors|\..*\.part")
