@@ -57,6 +57,20 @@ def test_augmented_is_the_preset_after_normalisation() -> None:
     assert torch.equal(plain.augmented(BYTES, keys, torch.float32), plain.plain(BYTES, torch.float32))
 
 
+def test_augmented_images_can_be_differentiated() -> None:
+    x = torch.ones(2, 3, 4, 4, requires_grad=True)
+    keys, transform = spread(0, torch.arange(2)), Transform(MEAN, (0.5,) * 3, "release")
+    (gradient,) = torch.autograd.grad(transform.augmented(x, keys, torch.float32).sum(), x)
+    assert set(gradient.flatten().tolist()) <= {0.0, 2.0}
+
+
+def test_augmented_in_another_layout() -> None:
+    keys, transform = spread(0, torch.arange(2)), Transform(MEAN, STD, "release")
+    last = transform.augmented(BYTES, keys, torch.float32, torch.channels_last)
+    assert last.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(last, transform.augmented(BYTES, keys, torch.float32))
+
+
 @pytest.mark.parametrize("augmentation", augment.names())
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("at_once", [1, 600])

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from potluck.engines.convolutions import FewChannels
+from potluck.engines.cpu import ForCPU
 
 BY_BLOCKS = "_ConvolutionBackward"
 
@@ -27,6 +27,8 @@ def made(of: int, to: int, kernel: tuple[int, int], size: tuple[int, int]) -> tu
     [
         (3, 16, (5, 5), 0, (32, 32)),
         (8, 3, (3, 3), 1, (32, 32)),
+        (3, 8, (3, 3), 1, (32, 32)),
+        (7, 12, (5, 3), (2, 0), (10, 8)),
         (3, 3, (3, 3), (1, 1), (12, 8)),
         (1, 4, (3, 5), (2, 0), (14, 6)),
         (2, 5, (1, 1), 0, (4, 4)),
@@ -38,7 +40,7 @@ def test_equal_to_pytorchs_own(
 ) -> None:
     inputs = made(of, to, kernel, size)
     expected = F.conv2d(*inputs, padding=padding)
-    with FewChannels():
+    with ForCPU():
         result = F.conv2d(*inputs, 1, padding)
     assert torch.allclose(result, expected, rtol=0, atol=1e-12)
     direction = torch.randn_like(expected)
@@ -49,9 +51,9 @@ def test_equal_to_pytorchs_own(
         assert torch.allclose(gradient, known, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(("of", "to"), [(3, 16), (8, 3)])
+@pytest.mark.parametrize(("of", "to"), [(3, 16), (8, 3), (3, 8), (6, 20)])
 def test_images_of_even_size_go_by_blocks(of: int, to: int) -> None:
-    with FewChannels():
+    with ForCPU():
         result = torch.nn.Conv2d(of, to, 3, padding=1, dtype=torch.float64)(made(of, to, (3, 3), (8, 8))[0])
     assert result.grad_fn is not None
     assert result.grad_fn.name() == BY_BLOCKS
@@ -66,7 +68,7 @@ def test_any_other_convolution_is_left_to_pytorch(settings: dict[str, object]) -
     layer = torch.nn.Conv2d(3, 6, 3, dtype=torch.float64, **settings)  # type: ignore[arg-type]
     x = made(3, 6, (3, 3), (8, 8))[0]
     expected = layer(x)
-    with FewChannels():
+    with ForCPU():
         result = layer(x)
     assert torch.equal(result, expected) or "padding_mode" in settings
     assert torch.allclose(result, expected, rtol=0, atol=1e-12)
@@ -75,7 +77,7 @@ def test_any_other_convolution_is_left_to_pytorch(settings: dict[str, object]) -
 def test_without_a_bias_and_frozen() -> None:
     x, weight, _ = made(8, 3, (3, 3), (6, 6))
     weight = weight.detach()
-    with FewChannels():
+    with ForCPU():
         result = F.conv2d(x, weight, None, 1, 1)
     expected = F.conv2d(x, weight, None, 1, 1)
     assert torch.allclose(result, expected, rtol=0, atol=1e-12)
@@ -87,7 +89,7 @@ def test_gradients_of_gradients() -> None:
     inputs = made(2, 3, (3, 3), (4, 4))
 
     def by_blocks(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        with FewChannels():
+        with ForCPU():
             return F.conv2d(x.contiguous(memory_format=torch.channels_last), weight, bias, 1, 1)
 
     assert torch.autograd.gradcheck(by_blocks, inputs)
@@ -96,7 +98,7 @@ def test_gradients_of_gradients() -> None:
 
 def test_in_bfloat16_as_autocast_says() -> None:
     x, weight, bias = (tensor.detach().float().requires_grad_() for tensor in made(3, 16, (5, 5), (8, 8)))
-    with torch.autocast("cpu", torch.bfloat16), FewChannels():
+    with torch.autocast("cpu", torch.bfloat16), ForCPU():
         result = F.conv2d(x, weight, bias)
     assert result.dtype == torch.bfloat16
     gradient = torch.autograd.grad(result.float().sum(), x)[0]

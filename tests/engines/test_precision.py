@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ import torch
 from torch import Tensor
 
 import potluck
-from potluck import Batch, Networks
+from potluck import Batch, Networks, Task
 from potluck.algorithms import algorithm, names
 from potluck.algorithms.standalone import Standalone
 from potluck.contract import Received
 from potluck.engines.precision import Precision
+from potluck.engines.stacked.reading import predict_batch
+from potluck.engines.stacked.template import Template
 
 CPU = torch.device("cpu")
 QUIET: dict[str, Any] = {"watch": lambda _event: None}
@@ -59,6 +62,32 @@ def seen_types(precision: str, engine: str) -> set[torch.dtype]:
 def test_losses_are_computed_in_it(engine: str) -> None:
     assert torch.bfloat16 in seen_types("bf16", engine)
     assert torch.bfloat16 not in seen_types("float32", engine)
+
+
+def predicted_alone(precision: str) -> Tensor:
+    run = potluck.Federation("standalone", clients(), device="cpu", precision=precision)
+    return run.clients[0].logits(run.clients[0].test.x)
+
+
+def predicted_stacked(precision: str) -> Tensor:
+    first = clients()[0]
+    template = Template({"body": first.architecture.build()}, Task((1, 6, 6), 3), Precision(precision, CPU))
+
+    class Whole(Standalone):
+        def predict(self, net: Networks, x: Tensor, received: Received) -> Tensor:
+            return net.body(x)
+
+    x = first.test.x
+    weights = {path: tensor.unsqueeze(0) for path, tensor in template.own.items()}
+    return predict_batch(template, Whole(), weights, {}, x.unsqueeze(0), torch.ones(1, len(x)))[0]
+
+
+@pytest.mark.parametrize("predicted", [predicted_alone, predicted_stacked])
+def test_predictions_are_computed_in_it_and_given_in_float32(predicted: Callable[[str], Tensor]) -> None:
+    exact, found = predicted("float32"), predicted("bf16")
+    assert exact.dtype == found.dtype == torch.float32
+    assert torch.allclose(found, exact, atol=0.05)
+    assert not torch.equal(found, exact)
 
 
 @pytest.mark.parametrize("engine", ["loop", "stacked"])

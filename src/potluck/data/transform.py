@@ -57,15 +57,20 @@ class Transform:
         """
         return self._normalised(_unit(x, dtype), fresh=x.dtype == torch.uint8).to(dtype)
 
-    def augmented(self, x: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
-        """``x`` as the network sees it in training: also augmented, each sample by its own one of ``keys``."""
+    def augmented(
+        self, x: Tensor, keys: Tensor, dtype: torch.dtype, layout: torch.memory_format = torch.contiguous_format
+    ) -> Tensor:
+        """``x`` as the network sees it in training: also augmented, each sample by its own one of ``keys``.
+
+        Images lie in the ``layout`` that is wished for where that costs nothing.
+        """
         if self.augmentation != "none" and x.ndim != 4:
             raise DataError(
                 f"augmentation {self.augmentation!r} is for images [n, channels, height, width], and inputs have the "
                 f"shape {tuple(x.shape)}: use 'none'."
             )
         if x.device.type != "cpu" or x.numel() <= _AT_ONCE:
-            return self._augmented(x, keys, dtype)
+            return self._augmented(x, keys, dtype, layout)
         result = _empty(x.shape, dtype)
         samples = max(1, _AT_ONCE * len(x) // x.numel())
         for start in range(0, len(x), samples):
@@ -87,12 +92,25 @@ class Transform:
         """``x`` augmented as planned: the same as :meth:`augmented` by the keys of the plan."""
         if self.augmentation != "release" or x.ndim != 4:
             return self.augmented(x, plan.squeeze(-1), dtype)
-        return released(self.plain(x, dtype), plan)
+        return self._released(x, plan, dtype)
 
-    def _augmented(self, x: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
+    def _augmented(
+        self, x: Tensor, keys: Tensor, dtype: torch.dtype, layout: torch.memory_format = torch.contiguous_format
+    ) -> Tensor:
+        if self.augmentation == "release":
+            return self._released(x, plan_release(keys, *x.shape[2:]), dtype, layout)
         if of_colours(self.augmentation):
             return self._normalised(preset(self.augmentation)(_unit(x, dtype), keys), fresh=True).to(dtype)
         return preset(self.augmentation)(self.plain(x, dtype), keys)
+
+    def _released(
+        self, x: Tensor, plan: Tensor, dtype: torch.dtype, layout: torch.memory_format = torch.contiguous_format
+    ) -> Tensor:
+        # Normalised right where they are read from: images on a CPU take longer to copy than to compute.
+        def draw(images: Tensor) -> None:
+            self._normalised(_unit(x, dtype, images), fresh=True)
+
+        return released(plan, x.shape, _at_least_single(dtype), draw, layout).to(dtype)
 
     def constants(self, dtype: torch.dtype, device: torch.device) -> Tensor | None:
         """Mean and standard deviation of each channel, [2, channels]; none without normalisation."""
@@ -120,13 +138,17 @@ def _empty(shape: torch.Size, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(space).view(dtype).view(shape)
 
 
-def _unit(x: Tensor, dtype: torch.dtype) -> Tensor:
+def _unit(x: Tensor, dtype: torch.dtype, out: Tensor | None = None) -> Tensor:
     """Bytes divided by 255, in the type that is computed in; inputs that are no bytes are not divided."""
-    # Half precision would lose digits on the way; whatever the target, compute at least in float32.
-    result = x.to(torch.promote_types(dtype, torch.float32))
+    result = x.to(_at_least_single(dtype)) if out is None else out.copy_(x)
     if x.dtype != torch.uint8:
         return result
     return result.div_(_constant((255.0,), (1,) * x.ndim, result.dtype, x.device))
+
+
+def _at_least_single(dtype: torch.dtype) -> torch.dtype:
+    # Half precision would lose digits on the way; whatever the target, compute at least in float32.
+    return torch.promote_types(dtype, torch.float32)
 
 
 @lru_cache

@@ -73,7 +73,7 @@ class Inputs:
 
     def augmented(self, x: Tensor, keys: Tensor) -> Tensor:
         """Inputs for training, one key per sample."""
-        return self._laid_out(self.transform.augmented(x.to(self.device), keys, self.dtype))
+        return self._laid_out(self.transform.augmented(x.to(self.device), keys, self.dtype, self.layout))
 
     def _laid_out(self, x: Tensor) -> Tensor:
         return x.contiguous(memory_format=self.layout) if x.ndim == 4 else x

@@ -1,47 +1,35 @@
 """Convolutions to and from few channels, such as those of an image: quicker on a CPU, and the same but for rounding.
 
-A CPU computes 8 or 16 channels of a pixel at once, and for three channels it computes as many. Here a block of 2 by 2
-pixels takes the place of a pixel, and the kernel is shifted to each of the four: that makes 12 channels of three.
+A CPU computes 8 or 16 channels of a pixel at once, and for three channels it computes as many. Here a block of pixels
+takes the place of a pixel, and the kernel is shifted to each of them: a block of 2 by 2 makes 12 channels of three, and
+two pixels side by side make 16 of eight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from potluck.engines.operands import pair, under_autocast
 
-_FEW = 4
+_FEW = 8
 """Of so many channels at most, blocks of pixels are made."""
 
-_BLOCK = ((0, 0), (0, 1), (1, 0), (1, 1))
-"""The pixels of a block: how far down, how far right."""
 
+def convolve(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor | None:  # fmt: skip
+    """As ``torch.conv2d``; nothing, if it has many channels, or is not over images that lie channels-last.
 
-class FewChannels(TorchFunctionMode):
-    """While active, networks convolve few channels by blocks, where their images lie channels-last.
-
-    It is for training on a CPU: it does more work than is asked for, in fewer and fuller steps.
+    It does more work than is asked for, in fewer and fuller steps.
     """
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """Stand in for convolutions that this is for."""
-        kwargs = kwargs or {}
-        return _convolve(*args, **kwargs) if func is torch.conv2d else func(*args, **kwargs)
-
-
-def _convolve(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, *more: Any, **named: Any
-) -> Tensor:
-    if named or more not in ((), (1, 1), ((1, 1), 1)) or not _suits(x, weight, stride, padding):
-        return F.conv2d(x, weight, bias, stride, padding, *more, **named)
+    if pair(dilation) != (1, 1) or groups != 1 or not _suits(x, weight, stride, padding):
+        return None
     x, weight, bias = under_autocast(x, weight, bias)
     result: Tensor = _Convolution.apply(x, weight, bias, pair(padding))  # type: ignore[no-untyped-call]
     return result
@@ -82,7 +70,7 @@ class _Convolution(torch.autograd.Function):
 
 def _of_input(gradient: Tensor, x: Tensor, weight: Tensor, padding: Sequence[int]) -> Tensor:
     if weight.shape[1] > _FEW:
-        return _gradients(gradient, x, weight, 1, padding, (True, False, False))[0]
+        return _gradients(gradient, x, weight, (1, 1), padding, (True, False, False))[0]
     # It is a convolution itself: by the kernel turned round, to the channels that it came from.
     rest = [k - 1 - pad for k, pad in zip(weight.shape[2:], padding, strict=True)]
     return _by_blocks(gradient, weight.flip(2, 3).transpose(0, 1), None, rest)
@@ -90,46 +78,79 @@ def _of_input(gradient: Tensor, x: Tensor, weight: Tensor, padding: Sequence[int
 
 def _of_weights(gradient: Tensor, x: Tensor, weight: Tensor, padding: Sequence[int]) -> tuple[Tensor, Tensor]:
     if len(weight) > _FEW:
-        return _gradients(gradient, x, weight, 1, padding, (False, True, True))[1:]
-    _, wide, biases = _gradients(_gathered(gradient), x, _widened(weight), 2, padding, (False, True, True))
+        return _gradients(gradient, x, weight, (1, 1), padding, (False, True, True))[1:]
+    block = _block(len(weight))
+    blocks, kernels = _gathered(gradient, block), _widened(weight, block)
+    _, wide, biases = _gradients(blocks, x, kernels, block, padding, (False, True, True))
     height, width = weight.shape[2:]
+    places = _places(block)
     parts = [
         part[:, :, down : down + height, right : right + width]
-        for part, (down, right) in zip(wide.chunk(4), _BLOCK, strict=True)
+        for part, (down, right) in zip(wide.chunk(len(places)), places, strict=True)
     ]
-    return torch.stack(parts).sum(0), biases.view(4, -1).sum(0)
+    return torch.stack(parts).sum(0), biases.view(len(places), -1).sum(0)
+
+
+def _block(channels: int) -> tuple[int, int]:
+    """Height and width of the blocks in which a CPU computes so few channels best."""
+    return (2, 2) if channels <= _FEW // 2 else (1, 2)
+
+
+def _places(block: tuple[int, int]) -> list[tuple[int, int]]:
+    """The pixels of a block: how far down, how far right."""
+    return [(down, right) for down in range(block[0]) for right in range(block[1])]
 
 
 def _by_blocks(x: Tensor, weight: Tensor, bias: Tensor | None, padding: Sequence[int]) -> Tensor:
-    """A convolution that computes a block of 2 by 2 pixels at a time."""
-    return _spread(F.conv2d(x, _widened(weight), None if bias is None else bias.repeat(4), 2, padding))
+    """A convolution that computes a block of pixels at a time."""
+    block = _block(len(weight))
+    biases = None if bias is None else bias.repeat(block[0] * block[1])
+    blocks = F.conv2d(x, _widened(weight, block), biases, block, padding)
+    return _spread(blocks.contiguous(memory_format=torch.channels_last), block)
 
 
-def _widened(weight: Tensor) -> Tensor:
-    """Four kernels of each, shifted to the pixels of a block."""
-    shifted = [F.pad(weight, (right, 1 - right, down, 1 - down)) for down, right in _BLOCK]
+def _widened(weight: Tensor, block: tuple[int, int]) -> Tensor:
+    """As many kernels of each as a block has pixels, shifted to these."""
+    last_down, last_right = block[0] - 1, block[1] - 1
+    shifted = [F.pad(weight, (right, last_right - right, down, last_down - down)) for down, right in _places(block)]
     return torch.cat(shifted).contiguous(memory_format=torch.channels_last)
 
 
-def _spread(blocks: Tensor) -> Tensor:
+def _spread(blocks: Tensor, block: tuple[int, int]) -> Tensor:
     """Pixels out of blocks."""
     n, channels, height, width = blocks.shape
-    rows = blocks.permute(0, 2, 3, 1).reshape(n, height, width, 2, channels // 2).transpose(2, 3)
-    return rows.reshape(n, 2 * height, 2 * width, channels // 4).permute(0, 3, 1, 2)
+    down, right = block
+    rows = _in_pairs(blocks.permute(0, 2, 3, 1).reshape(n, height, width, down, channels // down))
+    pixels = _one_by_one(rows.transpose(2, 3).contiguous(), blocks.dtype)
+    return pixels.view(n, down * height, right * width, channels // (down * right)).permute(0, 3, 1, 2)
 
 
-def _gathered(pixels: Tensor) -> Tensor:
+def _gathered(pixels: Tensor, block: tuple[int, int]) -> Tensor:
     """Blocks of pixels."""
     n, channels, height, width = pixels.shape
-    rows = pixels.permute(0, 2, 3, 1).reshape(n, height // 2, 2, width // 2, 2 * channels).transpose(2, 3)
-    return rows.reshape(n, height // 2, width // 2, 4 * channels).permute(0, 3, 1, 2)
+    down, right = block
+    rows = pixels.permute(0, 2, 3, 1).reshape(n, height // down, down, width // right, right * channels)
+    if down == 1:
+        return rows.squeeze(2).permute(0, 3, 1, 2)
+    # Row by row, which takes half as long as a copy of all in the order of the blocks.
+    return _one_by_one(torch.cat(_in_pairs(rows).unbind(2), 3), pixels.dtype).permute(0, 3, 1, 2)
+
+
+def _in_pairs(x: Tensor) -> Tensor:
+    """Two numbers of bfloat16 as one, of which half as many are to be copied; not where that has a gradient."""
+    return x.view(torch.int32) if x.dtype == torch.bfloat16 and not torch.is_grad_enabled() else x
+
+
+def _one_by_one(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """The numbers of :func:`_in_pairs` again."""
+    return x if x.dtype == dtype else x.view(dtype)
 
 
 def _gradients(
-    gradient: Tensor, x: Tensor, weight: Tensor, stride: int, padding: Sequence[int], of: Sequence[bool]
+    gradient: Tensor, x: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[int], of: Sequence[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """PyTorch's gradients of a convolution, with respect to its input, weight and bias."""
     result: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
-        gradient, x, weight, [len(weight)], [stride] * 2, list(padding), [1, 1], False, [0, 0], 1, list(of)
+        gradient, x, weight, [len(weight)], list(stride), list(padding), [1, 1], False, [0, 0], 1, list(of)
     )
     return result

@@ -16,9 +16,9 @@ Name = Literal["auto", "float32", "tf32", "bf16", "float64"]
 class Precision:
     """In which numbers clients compute. Weights, and all that travels, are float32, or float64 throughout.
 
-    ``tf32`` lets a GPU round the factors of products to 10 bits; on a CPU it is float32. ``bf16`` computes the losses
-    of training, where PyTorch's autocast holds it to be safe, in bfloat16; what is collected and predicted is computed
-    as in ``tf32``.
+    ``tf32`` lets a GPU round the factors of products to 10 bits; on a CPU it is float32. ``bf16`` computes losses
+    and predictions, where PyTorch's autocast holds it to be safe, in bfloat16; what is collected is computed as in
+    ``tf32``.
 
     >>> Precision.of("auto", torch.device("cpu")).name, Precision.of("auto", torch.device("cuda")).name
     ('float32', 'tf32')
@@ -56,8 +56,8 @@ class Precision:
             for switch, allowed in zip(switches, before, strict=True):
                 switch.allow_tf32 = allowed
 
-    def loss(self) -> Any:
-        """While active, a loss is computed in this precision."""
+    def autocast(self) -> Any:
+        """While active, a loss or a prediction is computed in this precision."""
         if self.name != "bf16":
             return nullcontext()
         # Without its cache of weights, which would outlive the step that they belong to.

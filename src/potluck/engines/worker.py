@@ -111,7 +111,7 @@ class Worker:
 
     def _loss(self, phase: Phase, client: Client, net: Networks, batch: Batch, received: Received) -> Tensor:
         try:
-            with self.workshop.convolving(net), CounterDropout(batch.key), self.setting.precision.loss():
+            with self.workshop.computing(net), CounterDropout(batch.key), self.setting.precision.autocast():
                 return phase.loss(net, batch, received)
         except ValueError as error:
             if len(batch.y) > 1 or not has_batch_norm(*(net.modules[name] for name in phase.learning)):
@@ -145,7 +145,8 @@ class Worker:
     def _logits(self, net: Networks, x: Tensor, received: Received) -> Tensor:
         for module in net.modules.values():
             module.eval()
-        return self.setting.algorithm.predict(net, x, received)
+        with self.workshop.computing(net), self.setting.precision.autocast():
+            return self.setting.algorithm.predict(net, x, received).to(self.setting.dtype)
 
     def _score(self, net: Networks, data: Examples, received: Received) -> Scores | None:
         classes = self.setting.task.classes

@@ -17,7 +17,7 @@ from potluck.client import Architecture
 from potluck.contract import Batch, Loss, Networks, Phase, Received
 from potluck.engines.base import Setting
 from potluck.engines.batches import Inputs, has_batch_norm, sizes
-from potluck.engines.convolutions import FewChannels
+from potluck.engines.cpu import ForCPU
 from potluck.engines.randomness import CounterDropout, RefuseUnseeded
 from potluck.metrics.flops import Cost, collecting_cost, training_cost
 
@@ -64,9 +64,9 @@ class Workshop:
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._layouts[id(net)] = torch.channels_last
 
-    def convolving(self, net: Networks) -> AbstractContextManager[object]:
-        """While active, these networks convolve as CPUs do it faster, if they were laid out for it."""
-        return FewChannels() if id(net) in self._layouts else nullcontext()
+    def computing(self, net: Networks) -> AbstractContextManager[object]:
+        """While active, these networks compute as CPUs do it faster, if they were laid out for it."""
+        return ForCPU() if id(net) in self._layouts else nullcontext()
 
     def networks(self, architecture: Architecture) -> Networks:
         """Networks into which the weights of any client of this architecture can be loaded."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,9 @@ from potluck.data.augment.memory import in_one_piece
 PADDING = 4
 """Zeros on every side, before an image is cut to its size again."""
 _PLACES = 2 * PADDING + 1
+
+_LINE = 16
+"""So many numbers are a line of a CPU's cache: images that begin with one are written sooner."""
 
 
 def release(x: Tensor, keys: Tensor) -> Tensor:
@@ -24,7 +29,7 @@ def release(x: Tensor, keys: Tensor) -> Tensor:
         x: Normalised images, of shape [B, C, H, W].
         keys: One key per image, int64 of shape [B] on the device of ``x``.
     """
-    return released(x, plan_release(keys, *x.shape[2:]))
+    return released(plan_release(keys, *x.shape[2:]), x.shape, x.dtype, lambda images: images.copy_(x))
 
 
 def plan_release(keys: Tensor, height: int, width: int) -> Tensor:
@@ -39,13 +44,25 @@ def plan_release(keys: Tensor, height: int, width: int) -> Tensor:
     return torch.cat((choices, _rectangle(bits[4:], height, width))).squeeze(2).to(torch.int32).t().contiguous()
 
 
-def released(x: Tensor, plan: Tensor) -> Tensor:
-    """Normalised images, augmented as :func:`plan_release` has drawn it."""
-    count, channels, height, width = x.shape
+def released(
+    plan: Tensor, shape: torch.Size, dtype: torch.dtype, draw: Callable[[Tensor], object],
+    layout: torch.memory_format = torch.contiguous_format,
+) -> Tensor:  # fmt: skip
+    """Images, augmented as :func:`plan_release` has drawn it.
+
+    Args:
+        plan: What was drawn for them, on their device.
+        shape: Their shape, [B, C, H, W].
+        dtype: Their type.
+        draw: Writes the images, normalised but not augmented, to the tensor that it is given.
+        layout: In which the result lies, unless it is to be differentiated.
+    """
+    count, channels, height, width = shape
+    device = plan.device
     flip, erase, down, right, top, left, bottom, edge = plan.t().unsqueeze(2)
     # Where each row and column of the result lies in the image that was flipped and erased, but not shifted.
-    row = torch.arange(-PADDING, height - PADDING, dtype=torch.int32, device=x.device) + down
-    column = torch.arange(-PADDING, width - PADDING, dtype=torch.int32, device=x.device) + right
+    row = torch.arange(-PADDING, height - PADDING, dtype=torch.int32, device=device) + down
+    column = torch.arange(-PADDING, width - PADDING, dtype=torch.int32, device=device) + right
     mirrored = torch.where(flip == 1, width - 1 - column, column)
     # What is outside or erased is read from one more pixel, a zero: number ``none`` and all above it.
     none = height * width
@@ -54,8 +71,8 @@ def released(x: Tensor, plan: Tensor) -> Tensor:
     erased_rows = torch.where((row >= top) & (row < bottom) & (erase == 1), none, 0).to(torch.int32)
     erased_columns = torch.where((column >= left) & (column < edge), none, 0).to(torch.int32)
     pixels, number, erased, taken = in_one_piece(
-        x.device,
-        ((count, channels, none + 1), x.dtype),
+        device,
+        ((count, channels, none + _LINE), dtype),
         ((count, height, width), torch.int32),
         ((count, height, width), torch.int32),
         ((count, height, width), torch.int64),
@@ -63,8 +80,14 @@ def released(x: Tensor, plan: Tensor) -> Tensor:
     torch.add(rows.unsqueeze(2), columns.unsqueeze(1), out=number)
     torch.minimum(erased_rows.unsqueeze(2), erased_columns.unsqueeze(1), out=erased)
     taken.copy_(torch.maximum(number, erased, out=number).clamp_(max=none))
-    pixels[..., :none], pixels[..., none] = x.flatten(2), 0
-    return pixels.gather(2, taken.view(count, 1, none).expand(-1, channels, -1)).view(x.shape)
+    draw(pixels[..., :none].view(shape))
+    pixels[..., none] = 0
+    taken = taken.view(count, 1, none).expand(-1, channels, -1)
+    if pixels.requires_grad:  # which memory that is given does not allow
+        return pixels.gather(2, taken).view(shape)
+    result = torch.empty(shape, dtype=dtype, device=device, memory_format=layout)
+    torch.gather(pixels, 2, taken, out=result.view(count, channels, none))
+    return result
 
 
 def _tries(height: int, width: int) -> int:

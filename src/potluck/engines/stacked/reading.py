@@ -17,8 +17,8 @@ def predict_batch(
     """Logits of stacked clients for a batch of each."""
 
     def predict(own: Weights, arrived: Weights, inputs: Tensor, counts: Tensor) -> Tensor:
-        with template.norms.seeing(counts), Operations():
-            return algorithm.predict(template.networks(own), inputs, arrived)
+        with template.norms.seeing(counts), Operations(), template.precision.autocast():
+            return algorithm.predict(template.networks(own), inputs, arrived).to(x.dtype)
 
     logits: Tensor = torch.func.vmap(predict)(weights, received, x, weight)
     return logits

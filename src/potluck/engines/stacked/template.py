@@ -26,11 +26,11 @@ class Template:
     Args:
         modules: The networks, which are copied.
         task: What they learn.
-        precision: In which numbers losses are computed; those of the weights by default.
+        precision: In which numbers losses and predictions are computed; those of the weights by default.
     """
 
     def __init__(self, modules: Mapping[str, nn.Module], task: Task, precision: Precision | None = None) -> None:
-        self._precision = precision or Precision("float64", torch.device("cpu"))
+        self.precision = precision or Precision("float64", torch.device("cpu"))
         # In one go: networks may have a weight in common.
         self.modules = copy.deepcopy(dict(modules))
         self.task = task
@@ -69,7 +69,7 @@ class Template:
 
     def loss(self, phase: Phase, weights: Weights, batch: Batch, received: Received) -> tuple[Tensor, Weights]:
         """The loss of one client in a step, and its new statistics of batch norm."""
-        seeing, precise = self.norms.seeing(batch.weight), self._precision.loss()
+        seeing, precise = self.norms.seeing(batch.weight), self.precision.autocast()
         with seeing as norms, Operations(), CounterDropout(batch.key), precise:
             return phase.loss(self.networks(weights), batch, received), norms.updates
 
