@@ -18,6 +18,7 @@ from potluck.contract import Round
 from potluck.engines.base import Engine, Job, Outcome, Setting
 from potluck.engines.worker import Worker
 from potluck.metrics.accuracy import Evaluation
+from potluck.metrics.flops import Cost
 
 T = TypeVar("T")
 
@@ -39,7 +40,8 @@ class Loop(Engine):
         super().__init__(setting)
         self._cores = torch.get_num_threads()
         self._most = workers or (self._cores if setting.device.type == "cpu" else 1)
-        self._workers = [Worker(setting)]
+        self._costs: dict[object, Cost] = {}
+        self._workers = [Worker(setting, self._costs)]
         self._flops: dict[str, float] = {}  # per sample, by architecture
         # Whoever watches a round may ask for a prediction while all other workers are busy.
         self._reader, self._reading = Worker(setting), Lock()
@@ -82,7 +84,7 @@ class Loop(Engine):
         threads = max(self._cores // workers, 1)
         idle: SimpleQueue[Worker] = SimpleQueue()
         while len(self._workers) < workers:
-            self._workers.append(Worker(self.setting))
+            self._workers.append(Worker(self.setting, self._costs))
         for worker in self._workers[:workers]:
             idle.put(worker)
 

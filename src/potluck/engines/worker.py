@@ -20,14 +20,20 @@ from potluck.engines.randomness import CounterDropout
 from potluck.engines.workshop import Workshop
 from potluck.errors import DataError
 from potluck.metrics.accuracy import Evaluation, Scores, confusion, scores
+from potluck.metrics.flops import Cost
 
 
 class Worker:
-    """Trains and evaluates one client at a time, on networks of its own."""
+    """Trains and evaluates one client at a time, on networks of its own.
 
-    def __init__(self, setting: Setting) -> None:
+    Args:
+        setting: What all clients have in common.
+        costs: What is known of costs, by all workers.
+    """
+
+    def __init__(self, setting: Setting, costs: dict[object, Cost] | None = None) -> None:
         self.setting = setting
-        self.workshop = Workshop(setting)
+        self.workshop = Workshop(setting, costs)
 
     def networks(self, job: Job) -> dict[str, nn.Module]:
         """Copies of the networks that a client holds, ready for use."""

@@ -26,13 +26,18 @@ _KEPT = 8
 
 
 class Workshop:
-    """Networks, initial weights and costs per architecture."""
+    """Networks, initial weights and costs per architecture.
 
-    def __init__(self, setting: Setting) -> None:
+    Args:
+        setting: What all clients have in common.
+        costs: What is known of costs already, by others too: to find them out takes as long as a small step.
+    """
+
+    def __init__(self, setting: Setting, costs: dict[object, Cost] | None = None) -> None:
         self.setting = setting
         self._networks: dict[str, Networks] = {}
         self._initial: OrderedDict[Architecture, State] = OrderedDict()
-        self._costs: dict[object, Cost] = {}
+        self._costs = {} if costs is None else costs
         self._layouts: dict[int, torch.memory_format] = {}
 
     def make(self, architecture: Architecture) -> dict[str, nn.Module]:
