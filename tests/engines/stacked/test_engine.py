@@ -376,6 +376,48 @@ def test_a_team_that_is_too_large_goes_on_in_halves(
     assert len(stacked.notes) == 4  # now it is known
 
 
+@pytest.mark.parametrize("step", [0, 1, 5])
+def test_teams_that_do_not_fit_side_by_side_train_one_after_another(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, at_work = Course.steps, set()
+
+    def steps(course: Course) -> Iterator[None]:
+        at_work.add(course)
+        try:
+            for number, _ in enumerate(original(course)):
+                if number == step and len(at_work) > 1:
+                    raise torch.cuda.OutOfMemoryError("there is none")
+                yield
+        finally:
+            at_work.discard(course)
+
+    made = given()
+    jobs = [job(client) for client in members(6)]
+    expected = list(Loop(made).train(ROUND, jobs))
+    stacked = Stacked(made, rounding=False, cache=1 << 20)
+    monkeypatch.setattr(stacked._roster, "_gpu", True)  # where teams run side by side
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    monkeypatch.setattr(Course, "steps", steps)
+    same(expected, list(stacked.train(ROUND, jobs)))
+    (note,) = stacked.notes
+    assert note == "6 clients do not fit into the memory of cpu side by side: fewer train at the same time from now on."
+    same(expected, list(stacked.train(ROUND, jobs)))
+    assert stacked.notes == (note,)  # now it is known
+
+
+def test_only_the_memory_of_teams_at_work_is_kept() -> None:
+    stacked = assert_as_loop(given(), members(6))
+    found = stacked._roster
+    one, other = found._residents.values()
+    (team,), _ = found.divided([job(members(1)[0])], ROUND)
+    assert team.resident is one
+    track = team.track
+    assert other.clients() == 3
+    found.free([team])
+    assert team.track is track and other.clients() == 0
+    found.free([])
+    assert one.clients() == 0
+
+
 def test_an_evaluation_that_is_too_large_goes_on_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     made = given()
     jobs = [job(client) for client in members()]

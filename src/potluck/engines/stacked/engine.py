@@ -71,8 +71,17 @@ class Stacked(Engine):
             yield from self._run(round, wave)
         yield from self._loop.train(round, sorted(alone, key=lambda job: job.client.id))
 
-    def _run(self, round: Round, teams: Sequence[Team]) -> Iterator[Outcome]:
-        """Let teams step in turn, each on its own stream; who does not fit into memory goes on in two halves."""
+    def _run(self, round: Round, teams: Sequence[Team], *, alone: bool = False) -> Iterator[Outcome]:
+        """Let teams step in turn, each on its own stream.
+
+        A team that does not fit into memory beside the others begins anew by itself; and if it does not fit even
+        then, in two halves.
+
+        Args:
+            round: The round.
+            teams: Who trains.
+            alone: Whether nothing else is kept in memory.
+        """
         courses = [Course(team, round, self._roster.rounded(team)) for team in teams]
         running = {course: course.steps() for course in courses}
         too_large: list[Course] = []
@@ -87,18 +96,21 @@ class Stacked(Engine):
                     if made < _IN_TURN:
                         del running[course]
                 except torch.cuda.OutOfMemoryError:
-                    self._roster.free(course.team)
-                    too_large.append(course)
                     del running[course]
+                    too_large.append(course)
+                    self._roster.free([other.team for other in courses if other not in too_large])
         # Small teams are done first: what they hold is fetched while the others are still at work.
         for course in sorted(courses, key=lambda course: course.team.room * course.team.resident.template.bytes):
             if course not in too_large:
                 with course.team.track.working():
                     outcomes = list(course.outcomes())
                 yield from outcomes
+        if too_large and len(teams) > 1:
+            self._roster.crowded(teams)
         for course in too_large:
-            for part in self._roster.smaller(course.team):
-                yield from self._run(round, [part])
+            self._roster.free(())
+            for part in self._roster.smaller(course.team) if alone else [course.team]:
+                yield from self._run(round, [part], alone=True)
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 
@@ -119,7 +131,7 @@ class Stacked(Engine):
             yield from self._judged(team)
         yield from self._loop.evaluate(alone)
 
-    def _judged(self, team: Team) -> Iterator[Evaluation]:
+    def _judged(self, team: Team, *, alone: bool = False) -> Iterator[Evaluation]:
         self.setting.check_stop()
         parts: Iterable[Team] = ()
         evaluations: list[Evaluation] = []
@@ -129,11 +141,11 @@ class Stacked(Engine):
             with team.track.working():
                 evaluations = list(team.evaluations())
         except torch.cuda.OutOfMemoryError:
-            self._roster.free(team)
-            parts = self._roster.smaller(team)
+            self._roster.free(())
+            parts = self._roster.smaller(team) if alone else [team]
         yield from evaluations
         for part in parts:
-            yield from self._judged(part)
+            yield from self._judged(part, alone=True)
 
     # ---- one client -----------------------------------------------------------------------------------------------
 

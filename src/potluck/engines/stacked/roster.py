@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 
@@ -45,6 +45,8 @@ class Roster:
         self._clock = 0
         total = torch.cuda.get_device_properties(setting.device).total_memory if self._gpu else 2 * _CPU_ROOM
         self._room = total // 2
+        self._together = self._room
+        """Bytes for all teams that run side by side, and for what is kept for others."""
 
     def most(self, job: Job) -> int:
         """How many clients like this one fit into memory, as far as is known."""
@@ -94,7 +96,7 @@ class Roster:
             if wave and (not self._gpu or size > left or any(team.track is other.track for other in wave)):
                 yield wave
                 wave = []
-            left = (left if wave else self._room) - size
+            left = (left if wave else self._together) - size
             wave.append(team)
         if wave:
             yield wave
@@ -104,7 +106,7 @@ class Roster:
         coming: dict[Resident, set[int]] = {}
         for team in wave:
             coming.setdefault(team.resident, set()).add(team.room)
-        left = self._room - sum(sum(rooms) * _bytes(resident) for resident, rooms in coming.items())
+        left = self._together - sum(sum(rooms) * _bytes(resident) for resident, rooms in coming.items())
         for resident in sorted(self._residents.values(), key=lambda one: -one.used):
             kept = resident.clients(but=coming.get(resident, ())) * _bytes(resident)
             if kept > max(left, 0):
@@ -115,18 +117,32 @@ class Roster:
         for resident in coming:
             resident.used = self._clock
 
-    def free(self, team: Team) -> None:
-        """Free what is held for a team that does not fit into memory; an error if it is one client alone."""
+    def free(self, working: Iterable[Team]) -> None:
+        """Give all memory back but that of teams that are at work."""
+        if self._gpu:
+            torch.cuda.synchronize(self.setting.device)  # they may still be reading what is given back
+        rooms: dict[Resident, set[int]] = {}
+        for team in working:
+            rooms.setdefault(team.resident, set()).add(team.room)
+        for resident in self._residents.values():
+            resident.clear(but=rooms.get(resident, ()))
+        self._cache.clear()
+        torch.cuda.empty_cache()  # which does nothing without a GPU
+
+    def crowded(self, wave: Sequence[Team]) -> None:
+        """Let fewer teams train side by side from now on, for these did not fit into memory together."""
+        self._together = min(self._together, sum(team.room * _bytes(team.resident) for team in wave)) // 2
+        self._say(
+            f"{sum(len(team.jobs) for team in wave)} clients do not fit into the memory of {self.setting.device} side "
+            "by side: fewer train at the same time from now on."
+        )
+
+    def smaller(self, team: Team) -> Iterator[Team]:
+        """A team that was too large in two halves, or in even smaller parts if the first half is too large as well."""
         if len(team.jobs) == 1:
             raise torch.cuda.OutOfMemoryError(
                 f"client {team.clients[0].id} alone does not fit into the memory of {self.setting.device}."
             )
-        team.resident.clear()
-        self._cache.clear()
-
-    def smaller(self, team: Team) -> Iterator[Team]:
-        """A team that was too large in two halves, or in even smaller parts if the first half is too large as well."""
-        torch.cuda.empty_cache()  # which does nothing without a GPU
         half = -(-len(team.jobs) // 2)
         self._most[team.resident.key] = half
         self._say(
