@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from potluck.report.figures.style import COLOURS, drawing
 
@@ -43,6 +44,12 @@ def _draw(rounds: list[dict[str, Any]], others: dict[str, float]) -> Figure:
     numbers = [record["round"] for record in rounds]
     right.plot(numbers, seconds, ".", color=COLOURS[0], markersize=3)
     right.set(xlabel="round", ylabel="seconds", yscale="log", xlim=(0, numbers[-1]))
+    # Plain numbers, few enough to read: what such an axis writes by itself is mathematics, which is not drawn here.
+    ticks = [base * unit for unit in (0.01, 0.1, 1, 10) for base in (1, 2, 5)]
+    lowest, highest = (edge(*seconds, *others.values()) for edge in (min, max))
+    right.set_yticks([tick for tick in ticks if lowest / 1.5 <= tick <= 1.5 * highest])
+    right.yaxis.set_major_formatter("{x:g}")
+    right.yaxis.set_minor_formatter(NullFormatter())
     for colour, (name, value) in zip(COLOURS[1:], others.items(), strict=False):
         right.axhline(value, color=colour, linestyle="--")
         right.annotate(name, (numbers[-1], value), ha="right", va="bottom", fontsize=8)
