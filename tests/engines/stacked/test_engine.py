@@ -19,6 +19,7 @@ from potluck.engines.loop import Loop
 from potluck.engines.stacked import Stacked, engine, roster
 from potluck.engines.stacked.capture import Studio
 from potluck.engines.stacked.course import Course
+from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.team import Team
 from potluck.errors import ConfigError, DataError, InterruptedRunError, ModelError, TrainingError
 from potluck.payload import Payload
@@ -425,6 +426,14 @@ def test_an_evaluation_that_is_too_large_goes_on_in_halves(monkeypatch: pytest.M
     stacked = Stacked(made)
     monkeypatch.setattr(Team, "evaluations", crowded(1, Team.evaluations))
     assert sorted(stacked.evaluate(jobs), key=lambda evaluation: evaluation.client) == expected
+
+
+def test_no_memory_for_the_cache_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def row(*_: Any) -> Tensor:
+        raise torch.cuda.OutOfMemoryError("there is none")
+
+    monkeypatch.setattr(Stack, "row", row)
+    assert_as_loop(given(), members(), cache=1 << 20)
 
 
 def test_one_client_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,10 @@ class Course:
                 template.networks(state), collected, received, len(client.train), self.round
             )  # fmt: skip
             if team.cache.enabled:
-                team.cache.put(client.id, state, stack.row(number))
+                try:
+                    team.cache.put(client.id, state, stack.row(number))
+                except torch.cuda.OutOfMemoryError:
+                    team.cache.clear()  # they will come from the CPU
             yield Outcome(
                 client=client.id,
                 state=state,

@@ -18,8 +18,8 @@ from potluck.engines.stacked.team import Team
 from potluck.engines.stacked.teams import grouped, kind
 from potluck.metrics.accuracy import Evaluation
 
-_CACHE = 2 << 30
-"""Bytes of states that stay on a GPU."""
+_CACHE, _SHARE = 2 << 30, 16
+"""Bytes of states that stay on a GPU at most, and which part of its memory at most."""
 _EVALUATED = 64
 """At most so many clients are evaluated at once."""
 _IN_TURN = 4
@@ -43,7 +43,9 @@ class Stacked(Engine):
     def __init__(self, setting: Setting, *, rounding: bool | None = None, cache: int | None = None) -> None:
         super().__init__(setting)
         gpu = setting.device.type == "cuda"
-        kept = Cache((_CACHE if gpu else 0) if cache is None else cache)
+        if cache is None:
+            cache = min(_CACHE, torch.cuda.get_device_properties(setting.device).total_memory // _SHARE) if gpu else 0
+        kept = Cache(cache)
         self._roster = Roster(setting, gpu if rounding is None else rounding, kept)
         self._loop = Loop(setting)
 
