@@ -19,6 +19,7 @@ from potluck.engines.loop import Loop
 from potluck.engines.stacked import Stacked, engine, roster
 from potluck.engines.stacked.capture import Studio
 from potluck.engines.stacked.course import Course
+from potluck.engines.stacked.program import Program
 from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.team import Team
 from potluck.errors import ConfigError, DataError, InterruptedRunError, ModelError, TrainingError
@@ -403,6 +404,26 @@ def test_teams_that_do_not_fit_side_by_side_train_one_after_another(step: int, m
     assert note == "6 clients do not fit into the memory of cpu side by side: fewer train at the same time from now on."
     same(expected, list(stacked.train(ROUND, jobs)))
     assert stacked.notes == (note,)  # now it is known
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 7])
+def test_with_memory_for_so_many_clients_all_of_them_train(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, original = given(), Program.run
+    stacked = Stacked(made, cache=1 << 20)
+
+    def run(program: Program) -> None:
+        if sum(resident.clients() for resident in stacked._roster._residents.values()) > limit:
+            raise torch.cuda.OutOfMemoryError("there is none")
+        original(program)
+
+    monkeypatch.setattr(stacked._roster, "_gpu", True)  # where teams run side by side
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    monkeypatch.setattr(Program, "run", run)
+    jobs = [job(client) for client in members(7)]
+    expected = list(Loop(made).train(ROUND, jobs))
+    for _ in range(3):
+        same(expected, list(stacked.train(ROUND, jobs)))
+    assert bool(stacked.notes) == (limit < 7)
 
 
 def test_only_the_memory_of_teams_at_work_is_kept() -> None:
