@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from potluck.engines.operands import pair
+from potluck.engines.operands import window_of
 
 _AT_ONCE = 16
 """Channels come in multiples of these, else a CPU would compute most of them one by one."""
@@ -20,16 +20,11 @@ _WORTH = 2**18
 """Of fewer numbers PyTorch's own is quicker."""
 
 
-def pool(
-    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor | None:  # fmt: skip
+def pool(input: Tensor, *window: Any, **more: Any) -> Tensor | None:
     """As ``max_pool2d``; nothing, if windows are not 2 by 2, or not of many images that lie channels-last."""
-    apart = stride is None or stride == [] or pair(stride) == (2, 2)
-    plain = pair(padding) == (0, 0) and pair(dilation) == (1, 1) and not ceil_mode and not return_indices
-    if pair(kernel_size) != (2, 2) or not apart or not plain or not _suits(x):
+    if window_of(*window, **more) != (2, 2) or not _suits(input):
         return None
-    result: Tensor = _Pooling.apply(x)  # type: ignore[no-untyped-call]
+    result: Tensor = _Pooling.apply(input)  # type: ignore[no-untyped-call]
     return result
 
 
