@@ -20,6 +20,7 @@ from potluck.engines.stacked import Stacked, engine, roster
 from potluck.engines.stacked.capture import Studio
 from potluck.engines.stacked.course import Course
 from potluck.engines.stacked.program import Program
+from potluck.engines.stacked.resident import Resident
 from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.team import Team
 from potluck.errors import ConfigError, DataError, InterruptedRunError, ModelError, TrainingError
@@ -344,6 +345,15 @@ def test_who_stops_listening_half_way_can_begin_anew() -> None:
     next(outcomes)
     outcomes.close()
     same(list(Loop(given()).train(ROUND, jobs)), list(stacked.train(ROUND, jobs)))
+
+
+def test_teams_of_one_architecture_side_by_side_have_data_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = given()
+    stacked = Stacked(made, rounding=True)
+    monkeypatch.setattr(stacked._roster, "_gpu", True)  # where teams run side by side, and all tracks are kept
+    monkeypatch.setattr(Resident, "clear", lambda *_, **__: None)
+    jobs = [job(client) for client in members(13)]  # of one architecture four, two and one
+    same(list(Loop(made).train(ROUND, jobs)), list(stacked.train(ROUND, jobs)))
 
 
 # ---- memory ---------------------------------------------------------------------------------------------------------

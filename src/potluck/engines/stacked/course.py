@@ -55,7 +55,7 @@ class Course:
         factor = setting.training.learning_rate_factor(self.round.number, self.round.total)
         total = torch.zeros(team.room, dtype=torch.float64, device=setting.device)
         if any(plan.steps):
-            pool = resident.pools.of(phase.data, data)
+            pool = team.track.pools.of(phase.data, data)
             schedule = make_schedule(plan, pool.rows, phase.views if phase.augmented else 0)
             schedule = replace(schedule, views=setting.transform.plan(schedule.views, setting.task.shape))
             for start, stop, count in plan.segments(self._rounded):

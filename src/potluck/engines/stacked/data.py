@@ -32,7 +32,7 @@ class Pool:
 
 
 class Pools:
-    """Makes pools for the clients of one architecture.
+    """Makes pools for clients that step together.
 
     Clients of a run share one source, which is used as it is. Sources of their own are copied into one tensor, which
     stays where it is until it is too small: recorded steps read from it.

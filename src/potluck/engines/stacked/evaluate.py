@@ -36,14 +36,15 @@ class Reader:
         classes = self.setting.task.classes
         counts = torch.zeros(len(samples), classes, classes, dtype=torch.int64, device=self.setting.device)
         for clients, rows, _, weight in self._batches(pool, samples):
-            counts[clients] += self._examination(clients, rows.shape[1]).counts(pool, rows, weight)
+            counts[clients] += self._examination(pool, clients, rows.shape[1]).counts(rows, weight)
         return counts
 
-    def _examination(self, clients: slice, width: int) -> Examination:
+    def _examination(self, pool: Pool, clients: slice, width: int) -> Examination:
         def make() -> Examination:
-            return Examination(self.track.stack, self.setting, clients, width, self.track.studio)
+            return Examination(self.track.stack, self.setting, pool, clients, width, self.track.studio)
 
-        return self.track.kept(("examination", clients.start, clients.stop, width), make)
+        # Data that have one source, such as those to test and to validate on, also have one recording.
+        return self.track.kept(("examination", id(pool.x), id(pool.y), clients.start, clients.stop, width), make)
 
     @torch.no_grad()
     def collected(self, pool: Pool, samples: Sequence[int]) -> dict[str, Tensor]:

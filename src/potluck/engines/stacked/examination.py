@@ -34,45 +34,43 @@ class Examination:
     Args:
         stack: Has the clients.
         setting: What they have in common.
+        pool: The samples.
         clients: Which of them.
         width: Samples of each, padding included.
         studio: Records the predictions, where that is possible.
     """
 
-    def __init__(self, stack: Stack, setting: Setting, clients: slice, width: int, studio: Studio) -> None:
-        self._stack, self._setting, self._clients, self._studio = stack, setting, clients, studio
+    def __init__(
+        self, stack: Stack, setting: Setting, pool: Pool, clients: slice, width: int, studio: Studio
+    ) -> None:  # fmt: skip
+        self._stack, self._setting, self._pool, self._clients, self._studio = stack, setting, pool, clients, studio
         count, classes, device = clients.stop - clients.start, setting.task.classes, setting.device
         self._rows = torch.zeros(count, width, dtype=torch.int64, device=device)
         self._weight = torch.zeros(count, width, dtype=setting.dtype, device=device)
         self._counts = torch.zeros(count, classes, classes, dtype=torch.int64, device=device)
-        self._pool: Pool | None = None
-        self._received: Weights = {}
+        self._received = stack.received
         self._recording: Callable[[], None] | None = None
 
     @torch.no_grad()
-    def counts(self, pool: Pool, rows: Tensor, weight: Tensor) -> Tensor:
+    def counts(self, rows: Tensor, weight: Tensor) -> Tensor:
         """How often each client predicted class i (rows) as class j (columns), until this is asked for again.
 
         Args:
-            pool: The samples.
-            rows: Which of them each client has in its batch.
+            rows: Which samples each client has in its batch.
             weight: 1 where a sample counts, 0 where it is padding.
         """
         self._rows.copy_(rows)
         self._weight.copy_(weight)
         self._stack.template.train(())
-        if self._pool is None or pool.x is not self._pool.x or pool.y is not self._pool.y or (
-            self._stack.received is not self._received
-        ):  # fmt: skip
+        if self._stack.received is not self._received:
             # A recording knows where things lay, and these now lie elsewhere.
-            self._pool, self._received, self._recording = pool, self._stack.received, None
+            self._received, self._recording = self._stack.received, None
         if self._recording is None and self._studio.records:
             self._recording = self._studio.record("examination", self._run)
         (self._recording or self._run)()
         return self._counts
 
     def _run(self) -> None:
-        assert self._pool is not None  # noqa: S101  (given before)
         template, classes = self._stack.template, self._setting.task.classes
         x, y = samples_of(self._pool, self._rows, self._setting)
         logits = predict_batch(

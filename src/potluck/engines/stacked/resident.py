@@ -9,7 +9,6 @@ from typing import Any
 from potluck.client import Architecture
 from potluck.contract import Phase, Received
 from potluck.engines.base import Setting
-from potluck.engines.stacked.data import Pools
 from potluck.engines.stacked.program import Program, Room
 from potluck.engines.stacked.stack import alike
 from potluck.engines.stacked.template import Template
@@ -22,7 +21,7 @@ _TRACKS = 10
 
 
 class Resident:
-    """Networks, data and tracks of one architecture.
+    """Networks and tracks of one architecture.
 
     Args:
         setting: What all clients have in common.
@@ -38,7 +37,6 @@ class Resident:
         self.refused: str | None = None
         self.used = 0
         """When its clients last worked, for whoever has to make room."""
-        self.pools = Pools()
         self._verdicts: dict[Hashable, Verdict] = {}
         self._reading: bool | None = None
         self._tracks: OrderedDict[int, Track] = OrderedDict()
@@ -107,8 +105,6 @@ class Resident:
     def clear(self, but: Collection[int] = ()) -> None:
         """Give all memory back, but that of the tracks of these sizes."""
         self._tracks = OrderedDict((size, track) for size, track in self._tracks.items() if size in but)
-        if not but:
-            self.pools = Pools()
 
 
 def _signature(number: int, phase: Phase) -> Hashable:

@@ -94,7 +94,7 @@ class Team:
     def collect(self, name: str) -> dict[str, Tensor]:
         """The sum of the algorithm's statistic over the data called ``name`` of each client."""
         data = self.data(name)
-        return self._reader().collected(self.resident.pools.of(name, data), [len(examples) for examples in data])
+        return self._reader().collected(self.track.pools.of(name, data), [len(examples) for examples in data])
 
     def judge(self) -> dict[str, Tensor]:
         """Confusion matrices of each client, for those data that any of them has."""
@@ -103,7 +103,7 @@ class Team:
             data: list[Examples] = [getattr(client, name) for client in self.clients]
             samples = [len(examples) for examples in data]
             if any(samples):
-                found[name] = self._reader().confusions(self.resident.pools.of(name, data), samples)
+                found[name] = self._reader().confusions(self.track.pools.of(name, data), samples)
         return found
 
     def _reader(self) -> Reader:

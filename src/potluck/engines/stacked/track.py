@@ -1,4 +1,4 @@
-"""Where a number of clients of one architecture step together: their stack, what is recorded for it, and a stream."""
+"""Where a number of clients of one architecture step together: their stack and data, what is recorded, and a stream."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from potluck.contract import Phase
 from potluck.engines.base import Setting
 from potluck.engines.stacked.capture import Studio
+from potluck.engines.stacked.data import Pools
 from potluck.engines.stacked.program import Program, Room
 from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.template import Template
@@ -35,6 +36,8 @@ class Track:
     def __init__(self, setting: Setting, template: Template, size: int, known: set[Hashable]) -> None:
         self._setting = setting
         self.stack = Stack(template, size, setting.device)
+        self.pools = Pools()
+        """Their data: tracks run side by side, and each has other clients."""
         self.studio = Studio(setting.device, known)
         self._stream = _stream(setting.device)
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
