@@ -106,6 +106,7 @@ class Stacked(Engine):
             if course not in too_large:
                 with course.team.track.working():
                     outcomes = list(course.outcomes())
+                course.team.track.hand_over()
                 yield from outcomes
         if too_large and len(teams) > 1:
             self._roster.crowded(teams)

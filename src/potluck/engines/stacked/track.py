@@ -53,6 +53,11 @@ class Track:
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream(self._setting.device))
 
+    def hand_over(self) -> None:
+        """Let what is begun later wait for what was done here: other tracks may read what clients of this one hold."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._setting.device).wait_stream(self._stream)
+
     def program(self, name: Hashable, phase: Phase, untouched: frozenset[str], room: Room) -> Program:
         """A program with room for so much.
 
