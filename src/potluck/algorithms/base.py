@@ -115,7 +115,10 @@ class Algorithm(BaseModel):
         return Payload(net.travelling(*self.shared), {"samples": samples})
 
     def predict(self, net: Networks, x: Tensor, received: Received) -> Tensor:
-        """Logits of the client for ``x``."""
+        """Logits of the client for ``x``.
+
+        They depend on nothing else but what is given here: an engine may record them once and replay them.
+        """
         return net(x)
 
     def observe(self, state: State) -> dict[str, float]:

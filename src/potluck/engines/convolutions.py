@@ -21,16 +21,16 @@ _FEW = 8
 
 
 def convolve(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor | None:  # fmt: skip
     """As ``torch.conv2d``; nothing, if it has many channels, or is not over images that lie channels-last.
 
     It does more work than is asked for, in fewer and fuller steps.
     """
-    if pair(dilation) != (1, 1) or groups != 1 or not _suits(x, weight, stride, padding):
+    if pair(dilation) != (1, 1) or groups != 1 or not _suits(input, weight, stride, padding):
         return None
-    x, weight, bias = under_autocast(x, weight, bias)
+    x, weight, bias = under_autocast(input, weight, bias)
     result: Tensor = _Convolution.apply(x, weight, bias, pair(padding))  # type: ignore[no-untyped-call]
     return result
 
@@ -138,7 +138,8 @@ def _gathered(pixels: Tensor, block: tuple[int, int]) -> Tensor:
 
 def _in_pairs(x: Tensor) -> Tensor:
     """Two numbers of bfloat16 as one, of which half as many are to be copied; not where that has a gradient."""
-    return x.view(torch.int32) if x.dtype == torch.bfloat16 and not torch.is_grad_enabled() else x
+    pairs = x.dtype == torch.bfloat16 and x.storage_offset() % 2 == 0 and not torch.is_grad_enabled()
+    return x.view(torch.int32) if pairs else x
 
 
 def _one_by_one(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,4 +1,4 @@
-"""Max-pooling of bfloat16 by windows of 2 by 2: quicker on a CPU than PyTorch's own, and the same.
+"""Max-pooling of bfloat16 by windows of 2 by 2: quicker on a CPU than PyTorch's own, and the same of all numbers.
 
 It takes the larger of two columns, then of two rows, of many channels at once. Which of two it was is a number of two
 bytes, where PyTorch's index has eight; and numbers and gradients are handled as bits, which a CPU need not convert.

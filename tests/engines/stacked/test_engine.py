@@ -20,7 +20,6 @@ from potluck.engines.stacked import Stacked, engine, roster
 from potluck.engines.stacked.capture import Studio
 from potluck.engines.stacked.course import Course
 from potluck.engines.stacked.program import Program
-from potluck.engines.stacked.resident import Resident
 from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.team import Team
 from potluck.errors import ConfigError, DataError, InterruptedRunError, ModelError, TrainingError
@@ -350,8 +349,7 @@ def test_who_stops_listening_half_way_can_begin_anew() -> None:
 def test_teams_of_one_architecture_side_by_side_have_data_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     made = given()
     stacked = Stacked(made, rounding=True)
-    monkeypatch.setattr(stacked._roster, "_gpu", True)  # where teams run side by side, and all tracks are kept
-    monkeypatch.setattr(Resident, "clear", lambda *_, **__: None)
+    monkeypatch.setattr(stacked._roster, "_gpu", True)  # where teams run side by side
     jobs = [job(client) for client in members(13)]  # of one architecture four, two and one
     same(list(Loop(made).train(ROUND, jobs)), list(stacked.train(ROUND, jobs)))
 
@@ -506,7 +504,7 @@ class Replaying(Studio):
 
     def __init__(self, device: torch.device, known: set[Hashable]) -> None:
         super().__init__(device, known)
-        self.records = True
+        self._able = True
 
     def record(self, name: Hashable, step: Callable[[], None]) -> Callable[[], None] | None:
         step()
@@ -529,14 +527,15 @@ def test_a_step_that_cannot_be_recorded_is_made_as_it_is(
             raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
     studio = Studio(torch.device("cpu"))
-    studio.records = True
+    studio._able = True
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
     monkeypatch.setattr(torch.cuda, "graph", NoGraph)
     made: list[int] = []
     with caplog.at_level("INFO", "potluck"):
         assert studio.record("a", lambda: made.append(1)) is None
-    assert made == [1, 1] and not studio.records
+    assert made == [1, 1] and not studio.records("a") and studio.records("b")
+    assert studio.record("a", lambda: made.append(1)) is None and len(made) == 2
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert caplog.records[0].getMessage().endswith("operation not permitted when stream is capturing")
 
@@ -552,7 +551,9 @@ def test_a_step_like_one_that_was_recorded_before_is_tried_only_once(monkeypatch
     made: list[int] = []
     known: set[Hashable] = set()
     for number in (1, 2):
-        recording = Studio(torch.device("cpu"), known).record("a", lambda number=number: made.append(number))  # type: ignore[misc]
+        studio = Studio(torch.device("cpu"), known)
+        studio._able = True
+        recording = studio.record("a", lambda number=number: made.append(number))  # type: ignore[misc]
         assert recording is not None
         recording()
     assert made == [1, 1, 1, 9, 2, 2, 9]  # twice to try, once to record, and the recording itself
@@ -567,6 +568,7 @@ def test_memory_that_runs_out_while_a_step_is_recorded_is_no_other_error(monkeyp
                 raise RuntimeError("capture was invalidated")
 
     studio = Studio(torch.device("cpu"))
+    studio._able = True
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
     monkeypatch.setattr(torch.cuda, "graph", FullGraph)

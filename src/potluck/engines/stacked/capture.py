@@ -36,9 +36,14 @@ class Studio:
     """
 
     def __init__(self, device: torch.device, known: set[Hashable] | None = None) -> None:
-        self.records = device.type == "cuda"
-        self._pool: Any = torch.cuda.graph_pool_handle() if self.records else None
+        self._able = device.type == "cuda"
+        self._pool: Any = torch.cuda.graph_pool_handle() if self._able else None
         self._known: set[Hashable] = set() if known is None else known
+        self._refused: set[Hashable] = set()
+
+    def records(self, name: Hashable) -> bool:
+        """Whether steps of this name are recorded, as far as is known."""
+        return self._able and name not in self._refused
 
     def record(self, name: Hashable, step: Callable[[], None]) -> Callable[[], None] | None:
         """The recording of ``step``; ``None`` where it cannot be recorded.
@@ -47,6 +52,8 @@ class Studio:
             name: What it does. It is run before it is recorded, and the first of its name more than once.
             step: What to record.
         """
+        if not self.records(name):
+            return None
         for _ in range(1 if name in self._known else _WARM_UP):
             step()
         self._known.add(name)
@@ -59,10 +66,9 @@ class Studio:
         except RuntimeError as error:
             if isinstance(error.__context__, torch.cuda.OutOfMemoryError):
                 raise error.__context__ from None  # ending the recording failed because of this
-            if self.records:
-                reason = str(error).strip().split("\n")[0]
-                _log.info("steps are launched one operation at a time, for they cannot be recorded: %s", reason)
-            self.records = False
+            reason = str(error).strip().split("\n")[0]
+            _log.info("steps are launched one operation at a time, for they cannot be recorded: %s", reason)
+            self._refused.add(name)
             return None
         replay: Callable[[], None] = graph.replay
         return replay

@@ -40,6 +40,7 @@ class Pools:
 
     def __init__(self) -> None:
         self._joined: dict[str, tuple[list[Tensor], Source]] = {}
+        self._only: dict[str, Source] = {}
 
     def of(self, name: str, examples: Sequence[Examples]) -> Pool:
         """The pool of the data called ``name`` of some clients; at least one of these has a sample."""
@@ -47,9 +48,9 @@ class Pools:
         starts, start = {}, 0
         for key, (x, _) in sources.items():
             starts[key], start = start, start + len(x)
-        if len(sources) == 1:
-            ((x, y),) = sources.values()
-        else:
+        x, y = next(iter(sources.values()))
+        first_x, first_y = self._only.setdefault(name, (x, y))
+        if len(sources) > 1 or x is not first_x or y is not first_y:
             x, y = self._join(name, list(sources.values()), start)
         # A client without any samples is padding from the first to the last: anybody's will do.
         anything = next(one for one in examples if len(one)).only(torch.zeros(1, dtype=torch.int64, device=y.device))

@@ -86,19 +86,23 @@ class Stacked(Engine):
         """
         courses = [Course(team, round, self._roster.rounded(team)) for team in teams]
         running = {course: course.steps() for course in courses}
+        begun: set[Course] = set()
         too_large: list[Course] = []
         self._roster.make_room(teams)
-        for team in teams:
-            team.track.wait()
         while running:
             for course, steps in list(running.items()):
+                made, fits = 0, True
                 try:
+                    if course not in begun:
+                        course.team.track.wait()
+                        begun.add(course)
                     with course.team.track.working():
                         made = sum(1 for _ in islice(steps, _IN_TURN))
-                    if made < _IN_TURN:
-                        del running[course]
                 except torch.cuda.OutOfMemoryError:
-                    del running[course]
+                    fits = False  # what the step held is free only after this
+                if made < _IN_TURN:
+                    del running[course], steps
+                if not fits:
                     too_large.append(course)
                     self._roster.free([other.team for other in courses if other not in too_large])
         # Small teams are done first: what they hold is fetched while the others are still at work.
@@ -108,12 +112,13 @@ class Stacked(Engine):
                     outcomes = list(course.outcomes())
                 course.team.track.hand_over()
                 yield from outcomes
-        if too_large and len(teams) > 1:
-            self._roster.crowded(teams)
+        said = len(self._roster.notes)
         for course in too_large:
-            self._roster.free(())
             for part in self._roster.smaller(course.team) if alone else [course.team]:
+                self._roster.free(())
                 yield from self._run(round, [part], alone=True)
+        if too_large and len(teams) > 1 and len(self._roster.notes) == said:
+            self._roster.crowded(teams)  # for each of them fits by itself
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 
@@ -136,19 +141,19 @@ class Stacked(Engine):
 
     def _judged(self, team: Team, *, alone: bool = False) -> Iterator[Evaluation]:
         self.setting.check_stop()
-        parts: Iterable[Team] = ()
-        evaluations: list[Evaluation] = []
+        fits, evaluations = True, []
         self._roster.make_room([team])
-        team.track.wait()
         try:
+            team.track.wait()
             with team.track.working():
                 evaluations = list(team.evaluations())
         except torch.cuda.OutOfMemoryError:
-            self._roster.free(())
-            parts = self._roster.smaller(team) if alone else [team]
+            fits = False  # what was held is free only after this
         yield from evaluations
-        for part in parts:
-            yield from self._judged(part, alone=True)
+        if not fits:
+            for part in self._roster.smaller(team) if alone else [team]:
+                self._roster.free(())
+                yield from self._judged(part, alone=True)
 
     # ---- one client -----------------------------------------------------------------------------------------------
 

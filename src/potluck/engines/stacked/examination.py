@@ -49,6 +49,7 @@ class Examination:
         self._weight = torch.zeros(count, width, dtype=setting.dtype, device=device)
         self._counts = torch.zeros(count, classes, classes, dtype=torch.int64, device=device)
         self._received = stack.received
+        self._used = False
         self._recording: Callable[[], None] | None = None
 
     @torch.no_grad()
@@ -64,9 +65,10 @@ class Examination:
         self._stack.template.train(())
         if self._stack.received is not self._received:
             # A recording knows where things lay, and these now lie elsewhere.
-            self._received, self._recording = self._stack.received, None
-        if self._recording is None and self._studio.records:
+            self._received, self._recording, self._used = self._stack.received, None, False
+        if self._recording is None and self._used:
             self._recording = self._studio.record("examination", self._run)
+        self._used = True  # to record what is done once would take longer than to do it
         (self._recording or self._run)()
         return self._counts
 

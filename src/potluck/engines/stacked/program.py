@@ -107,7 +107,7 @@ class Program:
         ):  # fmt: skip
             # A recording knows where things lay, and these now lie elsewhere.
             self._pool, self._received, self._recording = pool, self.stack.received, None
-        if self._recording is None and self._studio.records:
+        if self._recording is None and self._studio.records(self._name):
             self._record()
         self._done.zero_()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 
 import numpy as np
@@ -29,14 +30,16 @@ class Recycler:
         self._limit = limit
         self._unused: dict[int, list[np.ndarray]] = {}
         self._bytes = 0
+        # Of several threads; and what is handed back may be so while something is taken, in the same thread.
+        self._lock = threading.RLock()
 
     def copied(self, row: Tensor) -> Tensor:
         """A copy of one row of bytes of the CPU."""
-        unused = self._unused.get(row.nbytes)
-        if unused:
-            space = unused.pop()
-            self._bytes -= space.nbytes
-        else:
+        with self._lock:
+            unused = self._unused.get(row.nbytes)
+            space = unused.pop() if unused else None
+            self._bytes -= 0 if space is None else space.nbytes
+        if space is None:
             space = np.empty(row.nbytes, dtype=np.uint8)
         # Another object for the same memory, which lives as long as the tensor and all its views.
         lent = space.view()
@@ -44,6 +47,7 @@ class Recycler:
         return torch.from_numpy(lent).copy_(row)
 
     def _take_back(self, space: np.ndarray) -> None:
-        if self._bytes + space.nbytes <= self._limit:
-            self._unused.setdefault(space.nbytes, []).append(space)
-            self._bytes += space.nbytes
+        with self._lock:
+            if self._bytes + space.nbytes <= self._limit:
+                self._unused.setdefault(space.nbytes, []).append(space)
+                self._bytes += space.nbytes

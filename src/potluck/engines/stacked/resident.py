@@ -27,10 +27,11 @@ class Resident:
         setting: What all clients have in common.
         workshop: Makes the networks.
         architecture: Any one with the key of these clients.
+        keeps: Whether tracks of several sizes are kept, for they run side by side and gain from what is recorded.
     """
 
-    def __init__(self, setting: Setting, workshop: Workshop, architecture: Architecture) -> None:
-        self.setting = setting
+    def __init__(self, setting: Setting, workshop: Workshop, architecture: Architecture, *, keeps: bool) -> None:
+        self.setting, self._keeps = setting, keeps
         self.key = architecture.key
         self.net = workshop.networks(architecture)
         self.template = Template(self.net.modules, setting.task, setting.precision)
@@ -83,8 +84,8 @@ class Resident:
     def track(self, size: int) -> Track:
         """Room for so many clients."""
         if size not in self._tracks:
-            if self.setting.device.type == "cpu":
-                self.clear(but={size})  # only recorded steps gain from one that is kept
+            if not self._keeps:
+                self.clear(but={size})
             while len(self._tracks) >= _TRACKS:
                 self._tracks.popitem(last=False)
             self._tracks[size] = Track(self.setting, self.template, size, self._known)

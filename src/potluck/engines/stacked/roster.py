@@ -93,7 +93,7 @@ class Roster:
         left = 0
         for team in teams:
             size = team.room * _bytes(team.resident)
-            if wave and (not self._gpu or size > left or any(team.track is other.track for other in wave)):
+            if wave and (not self._gpu or size > left or any(_share_a_track(team, other) for other in wave)):
                 yield wave
                 wave = []
             left = (left if wave else self._together) - size
@@ -158,7 +158,7 @@ class Roster:
     def _resident(self, job: Job) -> Resident:
         architecture = job.client.architecture
         if architecture.key not in self._residents:
-            self._residents[architecture.key] = Resident(self.setting, self._workshop, architecture)
+            self._residents[architecture.key] = Resident(self.setting, self._workshop, architecture, keeps=self._gpu)
         return self._residents[architecture.key]
 
     def _team(self, resident: Resident, jobs: Sequence[Job], received: Sequence[Received]) -> Team:
@@ -168,6 +168,10 @@ class Roster:
     def _say(self, note: str) -> None:
         self.notes.append(note)
         _log.warning(note)
+
+
+def _share_a_track(one: Team, other: Team) -> bool:
+    return one.resident is other.resident and one.room == other.room
 
 
 def _bytes(resident: Resident) -> int:

@@ -43,10 +43,10 @@ class Stack:
         if all(one is held[0] for one in held):
             held = held[:1]
         here = [row for row, one in enumerate(held) if isinstance(one, Tensor)]
-        away = [row for row, one in enumerate(held) if not isinstance(one, Tensor)]
+        away = [(row, one) for row, one in enumerate(held) if not isinstance(one, Tensor)]
         for some in self._portions(len(away)):
-            rows = away[some]
-            arrived = self._sent([one for one in held if not isinstance(one, Tensor)][some])
+            rows, states = [row for row, _ in away[some]], [one for _, one in away[some]]
+            arrived = self._sent(states)
             if rows[-1] - rows[0] == len(rows) - 1:
                 self.rows[rows[0] : rows[-1] + 1] = arrived
             else:

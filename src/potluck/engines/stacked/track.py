@@ -18,7 +18,7 @@ from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.template import Template
 
 _KEPT = 64
-"""How many programs are kept: some widths of batches, for each phase and number of clients that are still at work."""
+"""How many programs and examinations are kept: some widths of batches, for each phase and number of clients at work."""
 
 T = TypeVar("T")
 

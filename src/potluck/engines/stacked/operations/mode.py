@@ -25,7 +25,8 @@ class Operations(StandIns):
 
     def __init__(self) -> None:
         super().__init__({
-            torch.conv2d: _convolved, torch.max_pool2d: _pooled, F.max_pool2d: _pooled, torch.Tensor.view: _viewed,
+            torch.conv2d: _convolved, torch.max_pool2d: _pooled, F.max_pool2d: _pooled,
+            torch.Tensor.view: _viewed, torch.Tensor.view_as: _viewed_as,
         })  # fmt: skip
 
 
@@ -49,6 +50,11 @@ def _pooled(input: Tensor, *given: Any, **more: Any) -> Tensor | None:
     return result
 
 
-def _viewed(input: Tensor, *shape: Any) -> Tensor | None:
+def _viewed(input: Tensor, *shape: Any, size: Any = None, dtype: torch.dtype | None = None) -> Tensor | None:
+    shape = (size,) if size is not None else shape
     sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-    return input.reshape(sizes) if all(isinstance(size, int) for size in sizes) else None
+    return input.reshape(sizes) if dtype is None and all(isinstance(one, int) for one in sizes) else None
+
+
+def _viewed_as(input: Tensor, other: Tensor) -> Tensor:
+    return input.reshape(other.shape)
