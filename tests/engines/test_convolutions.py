@@ -105,3 +105,23 @@ def test_in_bfloat16_as_autocast_says() -> None:
     known = torch.autograd.grad(F.conv2d(x, weight, bias).sum(), x)[0]
     assert gradient.dtype == torch.float32
     assert torch.allclose(gradient, known, rtol=0.05, atol=0.1)
+
+
+def test_arguments_by_name() -> None:
+    x, weight, bias = made(8, 3, (3, 3), (8, 8))
+    with ForCPU():
+        result = F.conv2d(input=x, weight=weight, bias=bias, padding=1)
+    assert BY_BLOCKS in str(result.grad_fn)
+    assert torch.allclose(result, F.conv2d(x, weight, bias, padding=1))
+
+
+def test_a_gradient_that_begins_at_an_odd_place_in_memory() -> None:
+    x, weight, bias = (tensor.detach().bfloat16().requires_grad_() for tensor in made(4, 1, (3, 3), (8, 8)))
+    inputs = x, weight, bias
+    with ForCPU():
+        result = F.conv2d(*inputs, padding=1)
+    one = torch.zeros(1, dtype=torch.bfloat16)
+    gradients = torch.autograd.grad(torch.cat((one, result.flatten())).float().square().sum(), inputs)
+    known = torch.autograd.grad(F.conv2d(*inputs, padding=1).float().square().sum(), inputs)
+    for gradient, other in zip(gradients, known, strict=True):
+        assert torch.allclose(gradient.float(), other.float(), rtol=0.05, atol=0.5)

@@ -142,6 +142,14 @@ def test_clients_with_sources_of_their_own_are_joined_and_stay_in_place() -> Non
     assert pools.of("test", [larger, data[0]]).x is not pool.x
 
 
+def test_clients_one_by_one_with_sources_of_their_own_stay_in_place() -> None:
+    data = [Examples(torch.full((count, 2), float(count)), torch.full((count,), count)) for count in (3, 4, 2)]
+    pools = Pools()
+    first, second, third = (pools.of("train", [one]) for one in data)
+    assert first.x is data[0].whole_x and second.x is third.x and third.x is not data[2].whole_x
+    assert torch.equal(third.x[third.rows[0]], data[2].x) and torch.equal(third.y[third.rows[0]], data[2].y)
+
+
 # ---- states on the device -------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,8 @@
-"""GPU kernels, run by the interpreter of their language on a CPU; on a GPU, themselves."""
+"""GPU kernels, run by the interpreter of their language on a CPU; on a GPU, themselves.
+
+Only in float32: of products of bfloat16 the interpreter makes something else. On a GPU each kernel is compared with
+PyTorch's operation before it is first used, in the type that it is used in.
+"""
 
 from __future__ import annotations
 

@@ -95,3 +95,24 @@ def test_half_precision_is_as_pytorch_has_it() -> None:
         with Operations():
             found = F.conv2d(x, weight, bias)
     assert found.dtype == torch.bfloat16 and torch.equal(found, expected)
+
+
+def test_a_view_of_what_lies_otherwise_is_a_copy() -> None:
+    x = numbers(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    flat = x.reshape(2, -1)
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        x.view(2, -1)
+    with Operations():
+        views = [x.view(2, -1), x.view((2, 60)), x.view(size=(2, 60)), x.view_as(flat)]
+        bits = flat.view(torch.int64), flat.view(dtype=torch.int64)
+    assert all(torch.equal(view, flat) for view in views)
+    assert all(one.dtype == torch.int64 for one in bits)
+
+
+def test_arguments_by_name() -> None:
+    x, weight, bias = numbers(2, 3, 6, 6), numbers(4, 3, 3, 3), numbers(4)
+    with Operations():
+        found = F.conv2d(input=x, weight=weight, bias=bias, padding=1)
+        pooled = F.max_pool2d(input=found, kernel_size=2)
+    expected = F.conv2d(x, weight, bias, padding=1)
+    assert torch.allclose(found, expected) and torch.equal(pooled, F.max_pool2d(expected, 2))
