@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck.contract import Batch, Group, Networks, Phase, Received, Round
-from potluck.engines.worker import Worker
+from potluck.engines.worker import Worker, _weights_are_finite
 from potluck.errors import ConfigError, DataError, ModelError, TrainingError
 from potluck.metrics.flops import training_cost
 from potluck.payload import Payload
@@ -409,6 +410,16 @@ class Masked(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x @ torch.softmax(self.mask, 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "finite"),
+    [([1.0, 2.0], True), ([3e38, 3e38], True), ([1.0, math.nan], False), ([math.inf, -math.inf], False)],
+)
+def test_weights_are_finite_also_where_their_sum_is_not(values: list[float], finite: bool) -> None:
+    net = nn.Linear(2, 1, bias=False)
+    net.weight.data[0] = torch.tensor(values)
+    assert _weights_are_finite(Networks({"body": net})) == finite
 
 
 def test_infinities_that_were_there_before_are_no_failure() -> None:
