@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from potluck.compare.places import Place
 from potluck.compare.working import Tell
 from potluck.report.format import duration, percent
+from potluck.report.progress import bars_of_rounds
 
 _EVERY = 15.0
 """Seconds between two lines of a run where there is no terminal for bars."""
@@ -25,16 +26,12 @@ def view(console: Console, places: Sequence[Place]) -> Iterator[Tell]:
     if not (console.is_terminal or console.is_jupyter):
         yield _lines(console, places)
         return
-    bars = Progress(
+    bars = bars_of_rounds(
+        console,
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed:.0f}/{task.total:.0f} {task.fields[unit]}"),
         TextColumn("{task.fields[accuracy]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(elapsed_when_finished=False),
-        console=console,
-        speed_estimate_period=3600,
     )
     with bars:
         yield _bars(bars, places)

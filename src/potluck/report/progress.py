@@ -13,6 +13,7 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -27,23 +28,25 @@ _EVERY = 15.0
 """Seconds between two lines where there is no terminal for a bar."""
 
 
+def bars_of_rounds(console: Console, *columns: ProgressColumn) -> Progress:
+    """Bars with these columns, and the time that has gone and is left; rounds are slow, so it is judged by an hour."""
+    time = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
+    return Progress(*columns, *time, console=console, speed_estimate_period=3600)
+
+
 @contextmanager
 def progress(console: Console, rounds: int, done: int) -> Iterator[Watch]:
     """How the rounds go: a live bar on a terminal, a line now and then elsewhere."""
     if not (console.is_terminal or console.is_jupyter):
         yield _lines(console, rounds)
         return
-    bar = Progress(
+    bar = bars_of_rounds(
+        console,
         TextColumn("round"),
         MofNCompleteColumn(),
         BarColumn(),
         TextColumn("accuracy {task.fields[accuracy]} %"),
         TextColumn("[dim]{task.fields[doing]}[/dim]"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(elapsed_when_finished=False),
-        console=console,
-        speed_estimate_period=3600,
     )
     with bar:
         task = bar.add_task("rounds", total=rounds, completed=done, accuracy="-", doing="")

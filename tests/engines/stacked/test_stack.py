@@ -148,6 +148,7 @@ def test_clients_one_by_one_with_sources_of_their_own_stay_in_place() -> None:
     first, second, third = (pools.of("train", [one]) for one in data)
     assert first.x is data[0].whole_x and second.x is third.x and third.x is not data[2].whole_x
     assert torch.equal(third.x[third.rows[0]], data[2].x) and torch.equal(third.y[third.rows[0]], data[2].y)
+    assert pools.of("train", data[:1]).x is third.x
 
 
 # ---- states on the device -------------------------------------------------------------------------------------------

@@ -50,7 +50,8 @@ class Pools:
             starts[key], start = start, start + len(x)
         x, y = next(iter(sources.values()))
         first_x, first_y = self._only.setdefault(name, (x, y))
-        if len(sources) > 1 or x is not first_x or y is not first_y:
+        # Once joined, always joined: a recording knows one place.
+        if len(sources) > 1 or name in self._joined or x is not first_x or y is not first_y:
             x, y = self._join(name, list(sources.values()), start)
         # A client without any samples is padding from the first to the last: anybody's will do.
         anything = next(one for one in examples if len(one)).only(torch.zeros(1, dtype=torch.int64, device=y.device))

@@ -13,9 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.grad import conv2d_input, conv2d_weight
 
+from potluck.engines.stacked.operations.clients import Dims, in_front
 from potluck.engines.stacked.operations.stacked import convolve, input_gradient, weight_gradient
-
-Dims = tuple[int | None, ...]
 
 
 class Shape(NamedTuple):
@@ -57,7 +56,7 @@ class Convolution(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, dims: Dims, x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape) -> tuple[Tensor, int]:
         """The convolutions of all clients."""
-        x, weight, bias = _stacked(info.batch_size, dims, x, weight, bias)
+        x, weight, bias = in_front(info.batch_size, dims, x, weight, bias)
         return convolve(x, weight, bias, shape), 0
 
 
@@ -77,7 +76,7 @@ class _InputGradient(torch.autograd.Function):
     def vmap(
         info: Any, dims: Dims, slope: Tensor, weight: Tensor, size: torch.Size, shape: Shape
     ) -> tuple[Tensor, int]:
-        slope, weight = _stacked(info.batch_size, dims, slope, weight)
+        slope, weight = in_front(info.batch_size, dims, slope, weight)
         return input_gradient(slope, weight, size, shape), 0
 
 
@@ -96,13 +95,5 @@ class _WeightGradient(torch.autograd.Function):
     def vmap(
         info: Any, dims: Dims, x: Tensor, slope: Tensor, size: torch.Size, shape: Shape
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-        x, slope = _stacked(info.batch_size, dims, x, slope)
+        x, slope = in_front(info.batch_size, dims, x, slope)
         return weight_gradient(x, slope, size, shape), (0, 0)
-
-
-def _stacked(clients: int, dims: Dims, *tensors: Tensor | None) -> list[Any]:
-    """Tensors with the clients as their first dimension, also those that all clients have in common."""
-    return [
-        None if tensor is None else tensor.expand(clients, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-        for tensor, dim in zip(tensors, dims, strict=False)
-    ]

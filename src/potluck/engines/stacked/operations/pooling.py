@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from potluck.engines.stacked.operations.clients import Dims, in_front
 from potluck.engines.stacked.operations.kernels import usable
 
 Window = tuple[int, int]
@@ -35,9 +36,9 @@ class MaxPooling(torch.autograd.Function):
         return _Gradient.apply(x, slope, ctx.window), None  # type: ignore[no-untyped-call]
 
     @staticmethod
-    def vmap(info: Any, dims: tuple[int | None, ...], x: Tensor, window: Window) -> tuple[Tensor, int]:  # noqa: ARG004
+    def vmap(info: Any, dims: Dims, x: Tensor, window: Window) -> tuple[Tensor, int]:
         """Clients are so many more samples."""
-        x = x.movedim(dims[0] or 0, 0)
+        (x,) = in_front(info.batch_size, dims, x)
         pooled: Tensor = MaxPooling.apply(x.flatten(0, 1), window)  # type: ignore[no-untyped-call]
         return pooled.unflatten(0, x.shape[:2]), 0  # type: ignore[no-untyped-call]
 
@@ -61,17 +62,7 @@ class _Gradient(torch.autograd.Function):
         pass
 
     @staticmethod
-    def vmap(
-        info: Any,
-        dims: tuple[int | None, ...],
-        x: Tensor,
-        slope: Tensor,
-        window: Window,
-    ) -> tuple[Tensor, int]:
-        each = [
-            tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-            for tensor, dim in zip((x, slope), dims, strict=False)
-        ]
-        flat = [tensor.flatten(0, 1) for tensor in each]
-        gradient: Tensor = _Gradient.apply(*flat, window)  # type: ignore[no-untyped-call]
-        return gradient.unflatten(0, each[0].shape[:2]), 0  # type: ignore[no-untyped-call]
+    def vmap(info: Any, dims: Dims, x: Tensor, slope: Tensor, window: Window) -> tuple[Tensor, int]:
+        x, slope = in_front(info.batch_size, dims, x, slope)
+        gradient: Tensor = _Gradient.apply(x.flatten(0, 1), slope.flatten(0, 1), window)  # type: ignore[no-untyped-call]
+        return gradient.unflatten(0, x.shape[:2]), 0  # type: ignore[no-untyped-call]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from potluck.engines.convolutions import convolve
+from potluck.engines.cpu.convolutions import convolve
+from potluck.engines.cpu.pooling import pool
 from potluck.engines.operands import StandIns
-from potluck.engines.pooling import pool
 
 
 class ForCPU(StandIns):
