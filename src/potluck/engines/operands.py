@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import unwrap
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+from potluck.models import layers
 
 
 class StandIns(TorchFunctionMode):
@@ -27,7 +30,12 @@ class StandIns(TorchFunctionMode):
         """Stand in for PyTorch's functions."""
         kwargs = kwargs or {}
         result = self._functions[func](*args, **kwargs) if func in self._functions else None
-        return func(*args, **kwargs) if result is None else result
+        if result is not None:
+            return result
+        if func in (layers.activated, layers.pooled):
+            with self:  # for their parts
+                return unwrap(func)(*args, **kwargs)
+        return func(*args, **kwargs)
 
 
 def pair(value: int | Sequence[int]) -> tuple[int, int]:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck.errors import ModelError
+from potluck.models import layers
 from potluck.models._inputs import SMALLEST_FOR_TWO, image_shape, left_after_two
 
 REPRESENTATION = 500
@@ -50,9 +51,8 @@ class CNN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Class scores (logits) of a batch of images."""
-        # The papers put each ReLU before its pooling; after it there is a quarter of the work, and the same result.
-        x = F.relu(F.max_pool2d(self.conv1(x), 2))
-        x = F.relu(F.max_pool2d(self.conv2(x), 2))
+        x = layers.pooled(self.conv1, x)
+        x = layers.pooled(self.conv2, x)
         x = F.relu(self.fc1(x.flatten(1)))
         x = F.relu(self.fc2(x))
         logits: Tensor = self.fc3(x)

@@ -7,9 +7,21 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from torch import nn
+from torch import Tensor, nn
 
 from potluck.errors import ModelError
+from potluck.models.layers import activated
+
+
+class Extractor(nn.Sequential):
+    """Convolutions, each followed by ReLU."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images of the same size."""
+        for layer in self:
+            if isinstance(layer, nn.Conv2d):
+                x = activated(layer, x)
+        return x
 
 
 def same_size_extractor(shape: tuple[int, ...], hidden: int = 8, layers: int = 2) -> nn.Sequential:
@@ -42,4 +54,4 @@ def same_size_extractor(shape: tuple[int, ...], hidden: int = 8, layers: int = 2
         # A padding of 1 is what "same" means for 3x3, without the slower path that the word takes in PyTorch.
         layer = nn.Conv2d(width, following, 3, padding=1) if len(shape) == 3 else nn.Linear(width, following)
         steps += [layer, nn.ReLU()]
-    return nn.Sequential(*steps)
+    return Extractor(*steps) if len(shape) == 3 else nn.Sequential(*steps)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from potluck.engines.optimizer import Rule
 from potluck.engines.stacked.layout import Run
+from potluck.engines.stacked.operations.kernels import usable
 from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.template import Weights, keep
 from potluck.engines.stacked.transfer import sent
@@ -76,10 +77,15 @@ class Optimizer:
             number: How many steps the phase has made with this one.
         """
         for (rule, blocks), rate in zip(self._groups, self._rates.unbind(), strict=True):
-            slopes = _clipped([block.run.joined(gradients) for block in blocks], rule.clip_norm)
+            slopes = [block.run.joined(gradients) for block in blocks]
+            limit = math.inf if rule.clip_norm is None else rule.clip_norm
+            norm = None if math.isinf(limit) or not slopes else _norm(slopes)
             for block, gradient in zip(blocks, slopes, strict=True):
+                if self._descends(block, gradient, norm, limit, rule, rate, active):
+                    continue
                 weights = block.weights
-                slope = torch.add(gradient, weights, alpha=rule.weight_decay) if rule.weight_decay else gradient
+                slope = gradient if norm is None else gradient * _scale(norm, limit).unsqueeze(1)
+                slope = torch.add(slope, weights, alpha=rule.weight_decay) if rule.weight_decay else slope
                 move, memory = self._adams(block, slope, number) if self._adam else self._sgds(block, slope, rule)
                 new = torch.addcmul(weights, move, rate.to(weights.dtype), value=-1)
                 if rule.project is not None:
@@ -87,6 +93,20 @@ class Optimizer:
                     new = torch.func.vmap(rule.project)(new.view(-1, *field.shape)).reshape(weights.shape)
                 for old, value in zip((weights, *block.slots), (new, *memory), strict=True):
                     keep(active, value, old)
+
+    def _descends(
+        self, block: _Block, gradient: Tensor, norm: Tensor | None, limit: float, rule: Rule, rate: Tensor,
+        active: Tensor,
+    ) -> bool:  # fmt: skip
+        """Take the step in one go, if there is a kernel for it."""
+        kernels = usable(block.weights) if block.weights.dtype == torch.float32 else None
+        if self._adam or rule.project is not None or kernels is None:
+            return False
+        kernels.descend(
+            block.weights, *block.slots or (None,), gradient, norm, rate, active,
+            limit=limit, epsilon=_CLIP_EPSILON, decay=rule.weight_decay, momentum=rule.momentum,
+        )  # fmt: skip
+        return True
 
     def _sgds(self, block: _Block, slope: Tensor, rule: Rule) -> tuple[Tensor, tuple[Tensor, ...]]:
         if not rule.momentum:
@@ -103,10 +123,13 @@ class Optimizer:
         return mean / first / (square.sqrt() / second.sqrt() + _ADAM_EPSILON), (mean, square)
 
 
-def _clipped(gradients: Sequence[Tensor], limit: float | None) -> Sequence[Tensor]:
-    """The gradients of one group, those of each client scaled down to a norm of at most ``limit``."""
-    if limit is None or math.isinf(limit) or not gradients:
-        return gradients
-    norms = torch.stack([torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients])
-    scale = (limit / (torch.linalg.vector_norm(norms, dim=0) + _CLIP_EPSILON)).clamp(max=1)
-    return [gradient * scale.unsqueeze(1) for gradient in gradients]
+def _norm(gradients: Sequence[Tensor]) -> Tensor:
+    """The norm of the gradients of one group, for each client."""
+    norms = [torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients]
+    return norms[0] if len(norms) == 1 else torch.stack(norms).norm(dim=0)
+
+
+def _scale(norm: Tensor, limit: float) -> Tensor:
+    """By what gradients of this norm are scaled down to one of at most ``limit``."""
+    scale: Tensor = limit / (norm + _CLIP_EPSILON)
+    return scale.clamp(max=1)

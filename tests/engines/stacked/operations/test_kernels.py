@@ -6,7 +6,7 @@ PyTorch's operation before it is first used, in the type that it is used in.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +17,9 @@ from torch import Tensor
 pytest.importorskip("triton", reason="there is no compiler for kernels")
 
 from potluck.data.transform import Transform
-from potluck.engines.stacked.operations import stacked
-from potluck.engines.stacked.operations.convolution import Shape
-from potluck.engines.stacked.operations.kernels import augmentation, convolution, pooling
+from potluck.engines.stacked.operations import stacked, stacked_blocks
+from potluck.engines.stacked.operations.kernels import augmentation, blocks, convolution, descent, entropy, pooling
+from potluck.engines.stacked.operations.stacked import Shape
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -69,6 +69,17 @@ def test_convolutions(
     for one, other in zip((found, by_x, by_weight, by_bias), (expected, *by), strict=True):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-4)
     assert torch.allclose(unbiased + bias.view(clients, 1, outputs, 1, 1), expected, rtol=1e-4, atol=1e-4)
+    gated = torch.autograd.grad(
+        torch.stack([F.relu(F.conv2d(*one, padding=padding)) for one in zip(x, weight, bias, strict=True)]),
+        (x, weight, bias),
+        slope,
+    )
+    with torch.no_grad():
+        gate = convolution.convolve(x, weight, bias, padding, relu=True)
+        by_weight, by_bias = convolution.weight_gradient(x, slope, kernel, padding, gate)
+        by_x = convolution.input_gradient(slope, weight, padding, gate)
+    for one, other in zip((gate, by_x, by_weight, by_bias), (expected.relu(), *gated), strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
 POOLED = [((3, 2, 7, 8), (2, 2)), ((2, 3, 9, 9), (3, 3)), ((2, 2, 4, 6), (2, 3)), ((2, 17, 5, 6), (2, 2))]
@@ -90,6 +101,87 @@ def test_pooling(shape: tuple[int, ...], window: tuple[int, int], long: bool, mo
         assert torch.equal(pooling.pool_gradient(x, slope, window), by_x)
 
 
+@pytest.mark.parametrize(
+    ("clients", "samples", "channels", "outputs", "kernel", "padding"),
+    [
+        (2, 3, 3, 16, (5, 5), (0, 0)),
+        (2, 3, 16, 32, (5, 5), (0, 0)),
+        (1, 2, 1, 9, (3, 2), (0, 1)),
+        (3, 2, 8, 17, (3, 3), (1, 1)),
+        (2, 2, 20, 16, (4, 3), (2, 2)),
+        (1, 1, 12, 10, (1, 1), (0, 0)),
+    ],
+)
+def test_convolutions_that_are_pooled(
+    clients: int, samples: int, channels: int, outputs: int, kernel: tuple[int, int], padding: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    monkeypatch.setattr(blocks, "_PROGRAMS", 6)  # so that several programs share the windows
+    x = numbers(clients, samples, channels, 9, 8).requires_grad_()
+    weight, bias = numbers(clients, outputs, channels, *kernel).requires_grad_(), numbers(clients, outputs)
+    bias.requires_grad_()
+    each = zip(x, weight, bias, strict=True)
+    expected = torch.stack([F.relu(F.max_pool2d(F.conv2d(*one, padding=padding), 2)) for one in each])
+    slope = numbers(*expected.shape)
+    by = torch.autograd.grad(expected, (x, weight, bias), slope)
+    with torch.no_grad():
+        found, which = blocks.convolve_and_pool(x, weight, bias, padding)
+        by_weight, by_bias = blocks.pooled_weight_gradient(x, slope, which, kernel, padding)
+        by_x = blocks.pooled_input_gradient(slope, which, weight, x.shape[2:], padding)
+    assert set(which.flatten().tolist()) == {0, 1, 2, 3, 4}
+    for one, other in zip((found, by_x, by_weight, by_bias), (expected, *by), strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_the_largest_number_of_a_window_is_the_first_of_several() -> None:
+    x, weight, bias = torch.ones(1, 1, 1, 4, 4), torch.ones(1, 9, 1, 1, 1), torch.zeros(1, 9)
+    x[..., 2:, 2:] = torch.tensor([[0.0, torch.nan], [5.0, 1.0]])
+    x[..., 2:, :2] = -1
+    out, which = blocks.convolve_and_pool(x.to(DEVICE), weight.to(DEVICE), bias.to(DEVICE), (0, 0))
+    assert which[0, 0, 0].tolist()[0] == [0, 0]
+    assert which[0, 0, 0, 1, 0] == 4 and out[0, 0, 0, 1, 0] == 0
+    assert which[0, 0, 0, 1, 1] != 4 and out[0, 0, 0, 1, 1].isnan()
+
+
+@pytest.mark.parametrize("classes", [2, 10, 100])
+def test_cross_entropy(classes: int) -> None:
+    logits = numbers(300, classes).mul(20).requires_grad_()
+    label = torch.arange(300, device=DEVICE) % classes
+    label[7] = -100
+    expected = F.cross_entropy(logits, label, reduction="none")
+    slope = numbers(300)
+    (by_logits,) = torch.autograd.grad(expected, logits, slope)
+    with torch.no_grad():
+        assert torch.allclose(entropy.entropy(logits, label), expected, rtol=1e-5, atol=1e-5)
+        assert torch.allclose(entropy.entropy_gradient(logits, label, slope), by_logits, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("momentum", "decay"), [(0.9, 0.01), (0.0, 0.0)])
+@pytest.mark.parametrize("limit", [3.0, None])
+def test_a_step_of_sgd(momentum: float, decay: float, limit: float | None) -> None:
+    rows, gradients = numbers(3, 5008), numbers(3, 2, 5000)
+    weights, active = rows[:, :5000], torch.tensor([True, False, True], device=DEVICE)
+    velocity = torch.zeros_like(rows)[:, :5000] if momentum else None
+    rate = torch.tensor(0.1, dtype=torch.float64, device=DEVICE)
+    expected = [torch.nn.Parameter(row.clone()) for row in weights]
+    optimizer = torch.optim.SGD(expected, lr=0.1, momentum=momentum, weight_decay=decay)
+    for step in range(2):
+        gradient = gradients[:, step]
+        norm = None if limit is None else gradient.norm(dim=1)
+        descent.descend(
+            weights, velocity, gradient, norm, rate, active,
+            limit=limit or 0.0, epsilon=1e-6, decay=decay, momentum=momentum,
+        )  # fmt: skip
+        for parameter, slope, works in zip(expected, gradient, active.tolist(), strict=True):
+            parameter.grad = slope.clone() if works else None
+            if limit is not None and works:
+                torch.nn.utils.clip_grad_norm_([parameter], limit)
+        optimizer.step()
+    assert torch.allclose(weights, torch.stack(list(expected)), rtol=1e-5, atol=1e-6)
+    assert torch.equal(rows[:, 5000:], numbers(3, 5008)[:, 5000:])
+
+
 def test_augmentation_is_the_same_to_the_bit() -> None:
     transform = Transform((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "release")
     source = torch.Generator().manual_seed(0)
@@ -102,31 +194,49 @@ def test_augmentation_is_the_same_to_the_bit() -> None:
     assert torch.equal(found, transform.augmented(x[rows], keys, torch.float32))
 
 
-@pytest.mark.parametrize("broken", [None, "convolve", "input_gradient", "weight_gradient"])
-def test_kernels_are_compared_with_pytorch_before_they_are_used(
-    broken: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    kernels = SimpleNamespace(
-        convolve=convolution.convolve, input_gradient=convolution.input_gradient,
-        weight_gradient=convolution.weight_gradient,
-    )  # fmt: skip
+def kernels_of(module: ModuleType, broken: str | None) -> SimpleNamespace:
+    """Kernels, of which one gives one wrong number."""
+    kernels = SimpleNamespace(**vars(module))
     if broken is not None:
         right = getattr(kernels, broken)
 
-        def wrong(*given: Any) -> Any:
-            result = right(*given)
+        def wrong(*given: Any, **more: Any) -> Any:
+            result = right(*given, **more)
             first = result[0] if isinstance(result, tuple) else result
             first[(0,) * first.ndim] += 100
             return result
 
         setattr(kernels, broken, wrong)
+    return kernels
+
+
+@pytest.mark.parametrize("broken", [None, "convolve_and_pool", "pooled_input_gradient", "pooled_weight_gradient"])
+def test_kernels_of_blocks_are_compared_as_well(
+    broken: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernels = kernels_of(blocks, broken)
+    monkeypatch.setattr(stacked_blocks, "usable", lambda _: kernels)
+    monkeypatch.setattr(stacked_blocks, "compiled", lambda: kernels)
+    stacked_blocks._right.cache_clear()
+    found = stacked_blocks._kernels(numbers(2, 3, 2, 6, 7), torch.Size((2, 6, 7)), torch.Size((9, 2, 3, 3)), (0, 1))
+    stacked_blocks._right.cache_clear()
+    assert found is (kernels if broken is None else None)
+    assert [record.levelname for record in caplog.records] == ([] if broken is None else ["WARNING"])
+
+
+@pytest.mark.parametrize("broken", [None, "convolve", "input_gradient", "weight_gradient"])
+@pytest.mark.parametrize("relu", [False, True])
+def test_kernels_are_compared_with_pytorch_before_they_are_used(
+    broken: str | None, relu: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernels = kernels_of(convolution, broken)
     monkeypatch.setattr(stacked, "usable", lambda _: kernels)
     monkeypatch.setattr(stacked, "compiled", lambda: kernels)
     stacked._right.cache_clear()
     x, weight = numbers(2, 3, 2, 6, 5), numbers(2, 4, 2, 3, 3)
-    fitting = stacked._fitting(x, x.shape[2:], weight.shape[1:], Shape((1, 1), (0, 1)))
+    fitting = stacked._fitting(x, x.shape[2:], weight.shape[1:], Shape((1, 1), (0, 1)), relu=relu)
     stacked._right.cache_clear()
     many = torch.empty(2, 1 << 24, 2, 6, 5, device="meta")
-    assert stacked._fitting(many, x.shape[2:], weight.shape[1:], Shape((1, 1), (0, 1))) is None
+    assert stacked._fitting(many, x.shape[2:], weight.shape[1:], Shape((1, 1), (0, 1)), relu=relu) is None
     assert fitting is (kernels if broken is None else None)
     assert [record.levelname for record in caplog.records] == ([] if broken is None else ["WARNING"])

@@ -7,11 +7,16 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from potluck.engines.operands import StandIns, pair, under_autocast, window_of
-from potluck.engines.stacked.operations.convolution import Convolution, Shape
+from potluck.engines.stacked.operations.blocks import Block
+from potluck.engines.stacked.operations.convolution import Convolution
+from potluck.engines.stacked.operations.entropy import CrossEntropy, covers
 from potluck.engines.stacked.operations.pooling import MaxPooling
+from potluck.engines.stacked.operations.stacked import Shape
+from potluck.engines.stacked.operations.stacked_blocks import fits
+from potluck.models import layers
 
 Pair = int | Sequence[int]
 
@@ -26,20 +31,45 @@ class Operations(StandIns):
     def __init__(self) -> None:
         super().__init__({
             torch.conv2d: _convolved, torch.max_pool2d: _pooled, F.max_pool2d: _pooled,
+            layers.activated: _activated, layers.pooled: _block, F.cross_entropy: _entropy,
             torch.Tensor.view: _viewed, torch.Tensor.view_as: _viewed_as,
         })  # fmt: skip
 
 
 def _convolved(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Pair = 1, padding: Pair | str = 0,
-    dilation: Pair = 1, groups: int = 1,
+    dilation: Pair = 1, groups: int = 1, *, relu: bool = False,
 ) -> Tensor | None:  # fmt: skip
     if input.ndim != 4 or isinstance(padding, str):
         return None
     input, weight, bias = under_autocast(input, weight, bias)
     shape = Shape(pair(stride), pair(padding), pair(dilation), groups)
-    result: Tensor = Convolution.apply(input, weight, bias, shape)  # type: ignore[no-untyped-call]  # PyTorch's own
+    result: Tensor = Convolution.apply(input, weight, bias, shape, relu)  # type: ignore[no-untyped-call]  # PyTorch's own
     return result
+
+
+def _activated(conv: nn.Conv2d, x: Tensor) -> Tensor | None:
+    if not _is_plain(conv):
+        return None
+    given = conv.stride, conv.padding, conv.dilation, conv.groups
+    return _convolved(x, conv.weight, conv.bias, *given, relu=True)
+
+
+def _block(conv: nn.Conv2d, x: Tensor) -> Tensor | None:
+    if not _is_plain(conv) or x.ndim != 4 or isinstance(conv.padding, str) or conv.bias is None:
+        return None
+    x, weight, bias = under_autocast(x, conv.weight, conv.bias)
+    shape = Shape(pair(conv.stride), pair(conv.padding), pair(conv.dilation), conv.groups)
+    if not fits(x, weight, shape):
+        return None
+    result: Tensor = Block.apply(x, weight, bias, shape.padding)[0]  # type: ignore[no-untyped-call]  # PyTorch's own
+    return result
+
+
+def _is_plain(conv: nn.Conv2d) -> bool:
+    """Whether a layer does nothing but convolve."""
+    watched = conv._forward_hooks or conv._forward_pre_hooks or conv._backward_hooks
+    return type(conv) is nn.Conv2d and conv.padding_mode == "zeros" and not watched
 
 
 def _pooled(input: Tensor, *given: Any, **more: Any) -> Tensor | None:
@@ -47,6 +77,13 @@ def _pooled(input: Tensor, *given: Any, **more: Any) -> Tensor | None:
     if window is None or input.ndim != 4:
         return None
     result: Tensor = MaxPooling.apply(input, window)  # type: ignore[no-untyped-call]  # PyTorch's own
+    return result
+
+
+def _entropy(input: Tensor, target: Tensor, *given: Any, **more: Any) -> Tensor | None:
+    if given or more != {"reduction": "none"} or not covers(input, target):
+        return None
+    result: Tensor = CrossEntropy.apply(input.float(), target)  # type: ignore[no-untyped-call]  # PyTorch's own
     return result
 
 

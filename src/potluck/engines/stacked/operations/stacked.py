@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,19 +14,30 @@ from torch.nn.grad import conv2d_input, conv2d_weight
 
 from potluck.engines.stacked.operations.kernels import compiled, usable
 
-if TYPE_CHECKING:
-    from potluck.engines.stacked.operations.convolution import Shape
-
 _log = logging.getLogger("potluck")
 _TOLERANCE = 0.05
 """Of the largest number; a kernel that is wrong is wrong by more, and half precision by less."""
-_MOST = 32
+FEW_ENOUGH = 32
 """Channels beyond which PyTorch's own convolutions are faster."""
 _COUNTED = 1 << 26
 """Numbers of one client, of its inputs or outputs: of 32 times as many, kernels would lose count."""
 
 
-def _fitting(like: Tensor, size: torch.Size, weight: torch.Size, shape: Shape) -> Any:
+class Shape(NamedTuple):
+    """What a convolution is, beside its filters."""
+
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+
+def counted(size: Sequence[int]) -> bool:
+    """Whether kernels can count the samples of a client, which have this size in all."""
+    return torch.Size((size[0], *size[2:])).numel() < _COUNTED
+
+
+def _fitting(like: Tensor, size: torch.Size, weight: torch.Size, shape: Shape, *, relu: bool) -> Any:
     """The kernels, if they are made for a convolution.
 
     Args:
@@ -33,39 +45,59 @@ def _fitting(like: Tensor, size: torch.Size, weight: torch.Size, shape: Shape) -
         size: Channels, height and width of an input.
         weight: Shape of the filters of one client.
         shape: What else it is.
+        relu: Whether a ReLU follows.
     """
     outputs, channels, *kernel = weight
-    plain = shape.stride == (1, 1) and shape.dilation == (1, 1) and shape.groups == 1
+    plain = shape == Shape(padding=shape.padding)
     narrow = all(pad < span for pad, span in zip(shape.padding, kernel, strict=True))
-    few = max(outputs, channels) <= _MOST and like.shape[1] * like.shape[2:].numel() < _COUNTED
+    few = max(outputs, channels) <= FEW_ENOUGH and counted(like.shape[1:])
     kernels = usable(like) if few and plain and narrow else None
-    return kernels if kernels is not None and _right(size, weight, shape, like.dtype, like.device) else None
+    given = size, weight, shape.padding, relu, like.dtype, like.device
+    return kernels if kernels is not None and _right(*given) else None
 
 
 @cache
-def _right(size: torch.Size, filters: torch.Size, shape: Shape, dtype: torch.dtype, device: torch.device) -> bool:
+def _right(
+    size: torch.Size, filters: torch.Size, padding: tuple[int, int], relu: bool, dtype: torch.dtype,
+    device: torch.device,
+) -> bool:  # fmt: skip
     """Whether kernels, as compiled for a convolution, give what PyTorch does; said aloud if they do not.
 
     Compilers of kernels are young, and what they make depends on every size.
     """
-    kernels, source = compiled(), torch.Generator().manual_seed(0)
+    kernels, shape = compiled(), Shape(padding=padding)
     assert kernels is not None  # noqa: S101  (whoever asks has them)
-    ends = [
-        edge + 2 * pad - span + 1 for edge, pad, span in zip(size[1:], shape.padding, filters[2:], strict=True)
-    ]  # fmt: skip
-    shapes = (2, 3, *size), (2, *filters), (2, filters[0]), (2, 3, filters[0], *ends)
-    x, weight, bias, slope = (torch.randn(one, generator=source).to(device, dtype) for one in shapes)
+    x, weight, bias, slope = random_operands(size, filters, padding, dtype, device)
+    out = kernels.convolve(x, weight, bias, padding, relu=relu)
+    gate = out if relu else None
     found = (
-        kernels.convolve(x, weight, bias, shape.padding),
-        kernels.input_gradient(slope, weight, shape.padding),
-        *kernels.weight_gradient(x, slope, filters[2:], shape.padding),
+        out,
+        kernels.input_gradient(slope, weight, padding, gate),
+        *kernels.weight_gradient(x, slope, filters[2:], padding, gate),
     )
     x, weight, bias, slope = (one.double() for one in (x, weight, bias, slope))
+    slope = through(slope, gate)
     expected = (
-        _one_by_one(x, weight, bias, shape),
+        _one_by_one(x, weight, bias, shape, relu=relu),
         _input_gradients(slope, weight, x.shape[1:], shape),
         *_weight_gradients(x, slope, filters, shape),
     )
+    return agree(found, expected, filters)
+
+
+def random_operands(
+    size: torch.Size, filters: torch.Size, padding: tuple[int, int], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Inputs, filters, biases and slopes of two clients, made up."""
+    source = torch.Generator().manual_seed(0)
+    ends = [edge + 2 * pad - span + 1 for edge, pad, span in zip(size[1:], padding, filters[2:], strict=True)]
+    shapes = (2, 3, *size), (2, *filters), (2, filters[0]), (2, 3, filters[0], *ends)
+    x, weight, bias, slope = (torch.randn(one, generator=source).to(device, dtype) for one in shapes)
+    return x, weight, bias, slope
+
+
+def agree(found: Sequence[Tensor], expected: Sequence[Tensor], filters: torch.Size) -> bool:
+    """Whether what kernels gave is what PyTorch gives; said aloud if it is not."""
     right = all(
         float((one.double() - other).abs().max()) <= _TOLERANCE * float(other.abs().max())
         for one, other in zip(found, expected, strict=True)
@@ -75,28 +107,44 @@ def _right(size: torch.Size, filters: torch.Size, shape: Shape, dtype: torch.dty
     return right
 
 
-def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape) -> Tensor:
-    """The convolution of each client, of ``x`` [clients, samples, channels, height, width]."""
-    kernels = _fitting(x, x.shape[2:], weight.shape[1:], shape)
+def through(slope: Tensor, gate: Tensor | None) -> Tensor:
+    """Slopes where a ReLU, which gave ``gate``, let numbers through."""
+    return slope if gate is None else torch.where(gate <= 0, 0, slope)
+
+
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape, *, relu: bool = False) -> Tensor:
+    """The convolution of each client, of ``x`` [clients, samples, channels, height, width]; its ReLU if ``relu``."""
+    kernels = _fitting(x, x.shape[2:], weight.shape[1:], shape, relu=relu)
     if kernels is not None:
-        result: Tensor = kernels.convolve(x, weight, bias, shape.padding)
+        result: Tensor = kernels.convolve(x, weight, bias, shape.padding, relu=relu)
         return result
-    return _one_by_one(x, weight, bias, shape)
+    return _one_by_one(x, weight, bias, shape, relu=relu)
 
 
-def _one_by_one(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape) -> Tensor:
+def _one_by_one(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape, *, relu: bool) -> Tensor:
     biases = [None] * len(x) if bias is None else bias.unbind()
     each = zip(x.unbind(), weight.unbind(), biases, strict=True)
-    return torch.stack([F.conv2d(one, own, shift, *shape) for one, own, shift in each])
+    result = torch.stack([F.conv2d(one, own, shift, *shape) for one, own, shift in each])
+    return result.relu() if relu else result
 
 
-def input_gradient(slope: Tensor, weight: Tensor, size: torch.Size, shape: Shape) -> Tensor:
-    """The gradient of each client by its input, whose shape is ``size`` for one client."""
-    kernels = _fitting(slope, size[1:], weight.shape[1:], shape)
+def input_gradient(
+    slope: Tensor, weight: Tensor, size: torch.Size, shape: Shape, gate: Tensor | None = None
+) -> Tensor:  # fmt: skip
+    """The gradient of each client by its input, whose shape is ``size`` for one client.
+
+    Args:
+        slope: The gradient by what the convolution gave, or by what a ReLU made of that.
+        weight: The filters.
+        size: Of the inputs of one client.
+        shape: Of the convolution.
+        gate: What the ReLU gave, if there was one.
+    """
+    kernels = _fitting(slope, size[1:], weight.shape[1:], shape, relu=gate is not None)
     if kernels is not None:
-        gradient: Tensor = kernels.input_gradient(slope, weight, shape.padding)
+        gradient: Tensor = kernels.input_gradient(slope, weight, shape.padding, gate)
         return gradient
-    return _input_gradients(slope, weight, size, shape)
+    return _input_gradients(through(slope, gate), weight, size, shape)
 
 
 def _input_gradients(slope: Tensor, weight: Tensor, size: torch.Size, shape: Shape) -> Tensor:
@@ -104,13 +152,15 @@ def _input_gradients(slope: Tensor, weight: Tensor, size: torch.Size, shape: Sha
     return torch.stack([conv2d_input(size, own, one, *shape) for one, own in each])  # type: ignore[no-untyped-call]
 
 
-def weight_gradient(x: Tensor, slope: Tensor, size: torch.Size, shape: Shape) -> tuple[Tensor, Tensor]:
+def weight_gradient(
+    x: Tensor, slope: Tensor, size: torch.Size, shape: Shape, gate: Tensor | None = None
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The gradients of each client by its filters, of which one client has ``size``, and by its bias."""
-    kernels = _fitting(x, x.shape[2:], size, shape)
+    kernels = _fitting(x, x.shape[2:], size, shape, relu=gate is not None)
     if kernels is not None:
-        gradients: tuple[Tensor, Tensor] = kernels.weight_gradient(x, slope, size[2:], shape.padding)
+        gradients: tuple[Tensor, Tensor] = kernels.weight_gradient(x, slope, size[2:], shape.padding, gate)
         return gradients
-    return _weight_gradients(x, slope, size, shape)
+    return _weight_gradients(x, through(slope, gate), size, shape)
 
 
 def _weight_gradients(x: Tensor, slope: Tensor, size: torch.Size, shape: Shape) -> tuple[Tensor, Tensor]:

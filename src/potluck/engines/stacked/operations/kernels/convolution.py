@@ -7,6 +7,7 @@ bits.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from potluck.engines.stacked.operations.kernels import direct, products
@@ -18,7 +19,9 @@ _PROGRAMS = 528
 """So many programs keep a large GPU busy: four on each of 132 processors."""
 
 
-def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int, int]) -> Tensor:
+def convolve(
+    x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int, int], *, relu: bool = False
+) -> Tensor:  # fmt: skip
     """The convolution of each client.
 
     Args:
@@ -26,38 +29,56 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int,
         weight: [clients, outputs, channels, height, width].
         bias: [clients, outputs], or none.
         padding: Rows and columns of zeros on either side.
+        relu: Whether its ReLU is taken.
     """
     x = arranged(x)
     out = _room(x, weight.shape[1], weight, padding)
     if is_last(x.shape[2]) or is_last(out.shape[2]):
         products.convolve(x, weight, bias, out, padding)
+        if relu:
+            out.relu_()
     else:
-        direct.convolve(x, weight, bias, out, padding)
+        direct.convolve(x, weight, bias, out, padding, relu=relu)
     return out
 
 
-def input_gradient(slope: Tensor, weight: Tensor, padding: tuple[int, int]) -> Tensor:
-    """The gradient of each client by its input: again a convolution, with the filters the other way round."""
-    slope = arranged(slope)
+def input_gradient(slope: Tensor, weight: Tensor, padding: tuple[int, int], gate: Tensor | None = None) -> Tensor:
+    """The gradient of each client by its input: again a convolution, with the filters the other way round.
+
+    Args:
+        slope: The gradient by what the convolution gave, or by what a ReLU made of that.
+        weight: The filters.
+        padding: As it was.
+        gate: What the ReLU gave, if there was one.
+    """
+    slope, gate = arranged(slope), None if gate is None else arranged(gate)
     rest = weight.shape[3] - 1 - padding[0], weight.shape[4] - 1 - padding[1]
     out = _room(slope, weight.shape[2], weight, rest)
     if is_last(slope.shape[2]) or is_last(out.shape[2]):
-        products.convolve(slope, weight, None, out, rest, turned=True)
+        products.convolve(_through(slope, gate), weight, None, out, rest, turned=True)
     else:
-        direct.convolve(slope, weight.flip(3, 4).transpose(1, 2), None, out, rest)
+        direct.convolve(slope, weight, None, out, rest, gate=gate, turned=True)
     return out
 
 
 def weight_gradient(
-    x: Tensor, slope: Tensor, kernel: tuple[int, int], padding: tuple[int, int]
+    x: Tensor, slope: Tensor, kernel: tuple[int, int], padding: tuple[int, int], gate: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The gradients of each client by its filters, which have a height and a width, and by its bias."""
-    x, slope = arranged(x), arranged(slope)
+    x, slope, gate = arranged(x), arranged(slope), None if gate is None else arranged(gate)
     few = not is_last(x.shape[2]) and not is_last(slope.shape[2]) and slope.shape[2] * kernel[1] <= _FEW_SUMS
-    parts = (direct if few else products).weight_gradient(x, slope, kernel, padding, _PROGRAMS)
+    if few:
+        parts = direct.weight_gradient(x, slope, gate, kernel, padding, _PROGRAMS)
+    else:
+        parts = products.weight_gradient(x, _through(slope, gate), kernel, padding, _PROGRAMS)
     found = parts.sum(0).to(x.dtype)
     outputs, channels = slope.shape[2], x.shape[2]
-    return found[:, :-outputs].unflatten(1, (outputs, channels, *kernel)), found[:, -outputs:]
+    return found[:, :-outputs].view(-1, outputs, channels, *kernel), found[:, -outputs:]
+
+
+def _through(slope: Tensor, gate: Tensor | None) -> Tensor:
+    """Slopes where a ReLU let numbers through."""
+    return slope if gate is None else torch.where(gate <= 0, 0, slope)
 
 
 def _room(x: Tensor, outputs: int, weight: Tensor, padding: tuple[int, int]) -> Tensor:

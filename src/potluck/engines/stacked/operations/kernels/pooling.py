@@ -13,7 +13,7 @@ _AT_ONCE = 1024
 
 
 @triton.jit
-def _larger(value, most):
+def larger(value, most):
     """Whether a number takes the place of the largest so far: what is no number always does, as in PyTorch."""
     return (value > most) | (value != value)  # noqa: PLR0124
 
@@ -46,7 +46,7 @@ def _pool(
     most = tl.load(start, mask=inside, other=0.0)
     for k in tl.static_range(1, KH * KW):
         value = tl.load(start + (k // KW * W + k % KW) * COLUMN, mask=inside, other=0.0)
-        most = tl.where(_larger(value, most), value, most)
+        most = tl.where(larger(value, most), value, most)
     tl.store(out + window, most, mask=inside)
 
 
@@ -64,9 +64,9 @@ def _pool_gradient(
     where = tl.zeros((AT_ONCE,), tl.int32)
     for k in tl.static_range(1, KH * KW):
         value = tl.load(x + start + (k // KW * W + k % KW) * COLUMN, mask=inside, other=0.0)
-        larger = _larger(value, most)
-        most = tl.where(larger, value, most)
-        where = tl.where(larger, k, where)
+        replaces = larger(value, most)
+        most = tl.where(replaces, value, most)
+        where = tl.where(replaces, k, where)
     steep = tl.load(slope + window, mask=inside, other=0.0)
     for k in tl.static_range(KH * KW):
         tl.store(out + start + (k // KW * W + k % KW) * COLUMN, tl.where(where == k, steep, 0.0), mask=inside)

@@ -205,20 +205,20 @@ def convolve(
     weight = weight.permute(0, 3, 4, 1, 2).contiguous() if turned else weight.permute(0, 3, 4, 2, 1).contiguous()
     (clients, samples), (channels, height, width), (outputs, high, wide) = x.shape[:2], x.shape[2:], out.shape[2:]
     sizes = channels, height, width, outputs, high, wide, *weight.shape[1:3], *padding
-    common = {"TURNED": turned, "PRECISION": _precision()}
+    common = {"TURNED": turned, "PRECISION": precision()}
     if is_last(channels) and outputs <= 4 and bias is None:
-        pixels, at_once, span = samples * triton.cdiv(high, 2) * triton.cdiv(wide, 2), 128, _power(channels)
+        pixels, at_once, span = samples * triton.cdiv(high, 2) * triton.cdiv(wide, 2), 128, power(channels)
         _blocks[triton.cdiv(pixels, at_once), clients](
             x, weight, out, pixels, samples, *sizes, **common, PIXELS=at_once, SPAN=span, num_warps=4, num_stages=2
         )
         return
     pixels, at_once, last = samples * high * wide, 256, is_last(channels)
-    span = channels if last and channels == _power(channels) else _LEAST
+    span = channels if last and channels == power(channels) else _LEAST
     biased, step = (weight, 0) if bias is None else (bias.contiguous(), outputs)  # any memory, where there is none
     _product[triton.cdiv(pixels, at_once), clients](
         x, weight, biased, out, step, pixels, samples, *sizes, **common,
         X_LAST=last, OUT_LAST=is_last(outputs), BIASED=bias is not None,
-        PIXELS=at_once, OUTPUTS=_power(outputs), SPAN=span, num_warps=4, num_stages=1,
+        PIXELS=at_once, OUTPUTS=power(outputs), SPAN=span, num_warps=4, num_stages=1,
     )  # fmt: skip
 
 
@@ -227,26 +227,26 @@ def weight_gradient(
 ) -> Tensor:
     """Gradients of each client by its filters, and then by its bias, in parts that are yet to be added up."""
     (clients, samples, channels), (outputs, height, width) = x.shape[:3], slope.shape[2:]
-    pixels, span = samples * height * width, _power(kernel[1] * channels)
+    pixels, span = samples * height * width, power(kernel[1] * channels)
     # Of small rows all at once, which all need the same slopes.
-    rows, at_once = (kernel[0], 256) if span * _power(outputs) <= 256 else (1, 64)
+    rows, at_once = (kernel[0], 256) if span * power(outputs) <= 256 else (1, 64)
     tiles = kernel[0] // rows
     parts, share = shares(pixels, at_once, programs // (clients * tiles))
     found = x.new_empty(parts, clients, outputs * (channels * kernel[0] * kernel[1] + 1), dtype=torch.float32)
     _by_weight[parts, clients, tiles](
         x, slope, found, pixels, share, samples, clients,
         *x.shape[2:], outputs, height, width, *kernel, *padding,
-        X_LAST=is_last(channels), SLOPE_LAST=is_last(outputs), PIXELS=at_once, OUTPUTS=_power(outputs), SPAN=span,
-        ROWS=rows, PRECISION=_precision(), num_warps=4, num_stages=2,
+        X_LAST=is_last(channels), SLOPE_LAST=is_last(outputs), PIXELS=at_once, OUTPUTS=power(outputs), SPAN=span,
+        ROWS=rows, PRECISION=precision(), num_warps=4, num_stages=2,
     )  # fmt: skip
     return found
 
 
-def _power(count: int) -> int:
+def power(count: int) -> int:
     """The power of two that has room for so many numbers, and is no smaller than a product of matrices needs."""
     return max(int(triton.next_power_of_2(count)), _LEAST)
 
 
-def _precision() -> str:
+def precision() -> str:
     """How exact products of float32 are: as in all other convolutions."""
     return "tf32" if torch.backends.cudnn.allow_tf32 else "ieee"

@@ -1,0 +1,130 @@
+"""Convolutions with max-pooling and ReLU of several clients: by kernels made for them, and else in their parts."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from potluck.engines.stacked.operations.kernels import compiled, usable
+from potluck.engines.stacked.operations.stacked import (
+    FEW_ENOUGH,
+    Shape,
+    agree,
+    convolve,
+    counted,
+    input_gradient,
+    random_operands,
+    weight_gradient,
+)
+
+Padding = tuple[int, int]
+
+_LEAST = 9
+"""Outputs of which kernels are made for at least so many: those of a pixel then lie side by side."""
+_CUT = 4
+"""Stands for a window whose largest number is not positive."""
+
+
+def fits(x: Tensor, weight: Tensor, shape: Shape) -> bool:
+    """Whether kernels are made for the blocks of one client, whose convolution has filters of shape ``weight``."""
+    outputs, channels, *kernel = weight.shape
+    plain = shape == Shape(padding=shape.padding)
+    narrow = all(pad < span for pad, span in zip(shape.padding, kernel, strict=True))
+    sizes = (edge + 2 * pad - span + 1 for edge, pad, span in zip(x.shape[2:], shape.padding, kernel, strict=True))
+    few = _LEAST <= outputs <= FEW_ENOUGH and channels <= FEW_ENOUGH and counted(x.shape)
+    known = x.is_cuda and x.dtype in (torch.float32, torch.bfloat16) and compiled() is not None
+    return known and plain and narrow and few and all(size > 1 for size in sizes)
+
+
+def _kernels(like: Tensor, size: torch.Size, filters: torch.Size, padding: Padding) -> Any:
+    """The kernels, if they work on this and give what PyTorch does."""
+    kernels = usable(like)
+    return kernels if kernels is not None and _right(size, filters, padding, like.dtype, like.device) else None
+
+
+@cache
+def _right(size: torch.Size, filters: torch.Size, padding: Padding, dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether kernels, as compiled for these blocks, give what PyTorch does; said aloud if they do not."""
+    kernels = compiled()
+    assert kernels is not None  # noqa: S101  (whoever asks has them)
+    x, weight, bias, slope = random_operands(size, filters, padding, dtype, device)
+    slope = slope[..., : slope.shape[3] // 2 * 2 : 2, : slope.shape[4] // 2 * 2 : 2]
+    out, which = kernels.convolve_and_pool(x, weight, bias, padding)
+    found = (
+        out,
+        kernels.pooled_input_gradient(slope, which, weight, size, padding),
+        *kernels.pooled_weight_gradient(x, slope, which, filters[2:], padding),
+    )
+    x, weight, bias, slope = (one.double() for one in (x, weight, bias, slope))
+    # Which of two numbers is larger may be a matter of rounding: it has to be one of the largest.
+    each = _windows(convolve(x, weight, bias, Shape(padding=padding)))
+    chosen = each.gather(0, which.long().clamp(max=3).unsqueeze(0)).squeeze(0)
+    expected = (
+        each.amax(0).relu(),
+        _input_gradient(slope, which, weight, size, padding),
+        *_weight_gradient(x, slope, which, filters, padding),
+    )
+    chosen = torch.where(which == _CUT, 0, chosen.relu())
+    return agree((*found, chosen), (*expected, expected[0]), filters)
+
+
+def _windows(x: Tensor) -> Tensor:
+    """The four numbers of every window, in front."""
+    high, wide = (edge // 2 * 2 for edge in x.shape[3:])
+    return torch.stack([x[..., k // 2 : high : 2, k % 2 : wide : 2] for k in range(4)])
+
+
+def pooled(x: Tensor, weight: Tensor, bias: Tensor, padding: Padding) -> tuple[Tensor, Tensor]:
+    """ReLU of the largest number of every window, of ``x`` [clients, samples, channels, height, width], and which."""
+    kernels = _kernels(x, x.shape[2:], weight.shape[1:], padding)
+    if kernels is not None:
+        found: tuple[Tensor, Tensor] = kernels.convolve_and_pool(x, weight, bias, padding)
+        return found
+    most, which = _windows(convolve(x, weight, bias, Shape(padding=padding))).max(0)
+    return F.relu(most), torch.where(most <= 0, _CUT, which).to(torch.uint8)
+
+
+def _spread(slope: Tensor, which: Tensor, weight: torch.Size, size: torch.Size, padding: Padding) -> Tensor:
+    """The slope of each window where its largest number was, and zeros elsewhere."""
+    ends = (edge + 2 * pad - span + 1 for edge, pad, span in zip(size[1:], padding, weight[3:], strict=True))
+    out = slope.new_zeros(*slope.shape[:3], *ends)
+    high, wide = (2 * edge for edge in slope.shape[3:])
+    for k in range(4):
+        out[..., k // 2 : high : 2, k % 2 : wide : 2] = torch.where(which == k, slope, 0)
+    return out
+
+
+def pooled_input_gradient(slope: Tensor, which: Tensor, weight: Tensor, size: torch.Size, padding: Padding) -> Tensor:
+    """The gradient of each client by its inputs, of which one has ``size``."""
+    kernels = _kernels(slope, size, weight.shape[1:], padding)
+    if kernels is not None:
+        gradient: Tensor = kernels.pooled_input_gradient(slope, which, weight, size, padding)
+        return gradient
+    return _input_gradient(slope, which, weight, size, padding)
+
+
+def _input_gradient(slope: Tensor, which: Tensor, weight: Tensor, size: torch.Size, padding: Padding) -> Tensor:
+    spread, whole = _spread(slope, which, weight.shape, size, padding), torch.Size((slope.shape[1], *size))
+    return input_gradient(spread, weight, whole, Shape(padding=padding))
+
+
+def pooled_weight_gradient(
+    x: Tensor, slope: Tensor, which: Tensor, size: torch.Size, padding: Padding
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The gradients of each client by its filters, of which one client has ``size``, and by its bias."""
+    kernels = _kernels(x, x.shape[2:], size, padding)
+    if kernels is not None:
+        gradients: tuple[Tensor, Tensor] = kernels.pooled_weight_gradient(x, slope, which, size[2:], padding)
+        return gradients
+    return _weight_gradient(x, slope, which, size, padding)
+
+
+def _weight_gradient(
+    x: Tensor, slope: Tensor, which: Tensor, size: torch.Size, padding: Padding
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    spread = _spread(slope, which, torch.Size((len(x), *size)), x.shape[2:], padding)
+    return weight_gradient(x, spread, size, Shape(padding=padding))
