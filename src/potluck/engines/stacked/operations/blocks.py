@@ -30,6 +30,7 @@ class Block(torch.autograd.Function):
         """Keep what the gradients are made of."""
         x, weight, _, ctx.padding = inputs
         ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, weight, output[1])
 
     @staticmethod

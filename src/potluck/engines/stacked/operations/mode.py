@@ -80,8 +80,12 @@ def _pooled(input: Tensor, *given: Any, **more: Any) -> Tensor | None:
     return result
 
 
-def _entropy(input: Tensor, target: Tensor, *given: Any, **more: Any) -> Tensor | None:
-    if given or more != {"reduction": "none"} or not covers(input, target):
+def _entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
+) -> Tensor | None:  # fmt: skip
+    plain = weight is None and size_average is None and reduce is None and not label_smoothing
+    if not plain or ignore_index != -100 or reduction != "none" or not covers(input, target):
         return None
     result: Tensor = CrossEntropy.apply(input.float(), target)  # type: ignore[no-untyped-call]  # PyTorch's own
     return result
