@@ -9,7 +9,6 @@ CNN-4, which has 4.04 MB, and the last digit of CNN-5, which has 2.556 MB.
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from potluck.errors import ModelError
@@ -53,7 +52,7 @@ class CNN(nn.Module):
         """Class scores (logits) of a batch of images."""
         x = layers.pooled(self.conv1, x)
         x = layers.pooled(self.conv2, x)
-        x = F.relu(self.fc1(x.flatten(1)))
-        x = F.relu(self.fc2(x))
+        x = layers.activated(self.fc1, x.flatten(1))
+        x = layers.activated(self.fc2, x)
         logits: Tensor = self.fc3(x)
         return logits

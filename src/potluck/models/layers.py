@@ -1,4 +1,4 @@
-"""Steps that networks of images often make, each of which an engine sees as a whole and may do in one go.
+"""Steps that networks often make, each of which an engine sees as a whole and may do in one go.
 
 They compute what their parts do. A network made of the parts themselves computes the same, on a GPU in more time.
 """
@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.overrides import wrap_torch_function
 
 
-@wrap_torch_function(lambda conv, x: (x,))  # noqa: ARG005  (PyTorch's)
-def activated(conv: nn.Conv2d, x: Tensor) -> Tensor:
-    """A convolution and its ReLU."""
-    return F.relu(conv(x))
+@wrap_torch_function(lambda layer, x: (x,))  # noqa: ARG005  (PyTorch's)
+def activated(layer: nn.Conv2d | nn.Linear, x: Tensor) -> Tensor:
+    """A convolution, or a linear layer, and its ReLU."""
+    return F.relu(layer(x))
 
 
 @wrap_torch_function(lambda conv, x: (x,))  # noqa: ARG005  (PyTorch's)

@@ -125,8 +125,8 @@ class Optimizer:
 
 def _norm(gradients: Sequence[Tensor]) -> Tensor:
     """The norm of the gradients of one group, for each client."""
-    norms = [torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients]
-    return norms[0] if len(norms) == 1 else torch.stack(norms).norm(dim=0)
+    norms: list[Tensor] = [torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients]
+    return norms[0] if len(norms) == 1 else torch.stack(norms).square().sum(0).sqrt()
 
 
 def _scale(norm: Tensor, limit: float) -> Tensor:

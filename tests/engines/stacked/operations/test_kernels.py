@@ -18,7 +18,15 @@ pytest.importorskip("triton", reason="there is no compiler for kernels")
 
 from potluck.data.transform import Transform
 from potluck.engines.stacked.operations import stacked, stacked_blocks
-from potluck.engines.stacked.operations.kernels import augmentation, blocks, convolution, descent, entropy, pooling
+from potluck.engines.stacked.operations.kernels import (
+    augmentation,
+    blocks,
+    convolution,
+    descent,
+    entropy,
+    linear,
+    pooling,
+)
 from potluck.engines.stacked.operations.stacked import Shape
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -155,6 +163,23 @@ def test_cross_entropy(classes: int) -> None:
     with torch.no_grad():
         assert torch.allclose(entropy.entropy(logits, label), expected, rtol=1e-5, atol=1e-5)
         assert torch.allclose(entropy.entropy_gradient(logits, label, slope), by_logits, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_what_surrounds_the_products_of_linear_layers(relu: bool) -> None:
+    out, slope = numbers(2, 70, 130), numbers(2, 70, 130).sin()
+    bias = numbers(2, 133)[:, 1:131].requires_grad_()  # every client apart
+    before = out.clone().requires_grad_()
+    expected = before + bias.unsqueeze(1)
+    expected = expected.relu() if relu else expected
+    by_out, by_bias = torch.autograd.grad(expected, (before, bias), slope)
+    with torch.no_grad():
+        linear.shift(out, bias, relu=relu)
+        gated, sums = linear.settle(slope, out if relu else None, summed=True)
+        again, nothing = linear.settle(slope, out, summed=False)
+    assert torch.allclose(out, expected) and torch.equal(gated, by_out) and sums is not None
+    assert torch.allclose(sums, by_bias, rtol=1e-5, atol=1e-5)
+    assert torch.equal(again, slope.masked_fill(out <= 0, 0)) and nothing is None
 
 
 @pytest.mark.parametrize(("momentum", "decay"), [(0.9, 0.01), (0.0, 0.0)])

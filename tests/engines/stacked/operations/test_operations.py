@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from potluck.engines.stacked.operations import Operations
+from potluck.engines.stacked.operations import Operations, mode
+from potluck.models import layers
 
 CLIENTS = 3
 CONVOLUTIONS: dict[str, dict[str, Any]] = {
@@ -75,6 +76,87 @@ def test_pooling(window: int | tuple[int, int]) -> None:
     assert_stacks(lambda one: torch.max_pool2d(one, window), x)
     assert_stacks(lambda one: F.max_pool2d(one, 3, stride=1, padding=1), x)
     assert_stacks(lambda one: F.max_pool2d(one, 2, return_indices=True)[0], x)
+
+
+LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
+    "convolution": (nn.Conv2d(2, 6, 3, padding=1), (4, 2, 8, 7)),
+    "convolution without bias": (nn.Conv2d(2, 6, 3, bias=False), (4, 2, 8, 7)),
+    "mirrored": (nn.Conv2d(2, 6, 3, padding=1, padding_mode="reflect"), (4, 2, 8, 7)),
+    "same": (nn.Conv2d(2, 6, 3, padding="same"), (4, 2, 8, 7)),
+    "linear": (nn.Linear(5, 6), (4, 5)),
+    "linear without bias": (nn.Linear(5, 6, bias=False), (4, 5)),
+    "linear on rows of rows": (nn.Linear(5, 6), (4, 3, 5)),
+}
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("step", [layers.activated, layers.pooled, None], ids=["activated", "pooled", "plain"])
+@pytest.mark.parametrize("kernels", [False, True], ids=["in its parts", "as one"])
+def test_layers(kind: str, step: Any, kernels: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    layer, shape = LAYERS[kind]
+    if step is layers.pooled and not isinstance(layer, nn.Conv2d):
+        pytest.skip("there is nothing to pool")
+    if kernels:
+        monkeypatch.setattr(mode, "fits", lambda *_: True)
+    network = Called(layer, step)
+    names = [name for name, _ in network.named_parameters()]
+
+    def run(x: Tensor, *weights: Tensor) -> Tensor:
+        found: Tensor = torch.func.functional_call(network, dict(zip(names, weights, strict=True)), x)
+        return found
+
+    stacked = [numbers(CLIENTS, *parameter.shape) for parameter in layer.parameters()]
+    assert_stacks(run, numbers(CLIENTS, *shape), *stacked)
+
+
+class Called(nn.Module):
+    """A layer, and the step that it is part of."""
+
+    def __init__(self, layer: nn.Module, step: Callable[[nn.Module, Tensor], Tensor] | None) -> None:
+        super().__init__()
+        self.layer, self.step = layer, step
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.layer(x) if self.step is None else self.step(self.layer, x)
+        return found
+
+
+def test_a_layer_that_somebody_watches_is_called() -> None:
+    layer, seen = nn.Linear(2, 3), []
+    layer.register_forward_hook(lambda *_: seen.append(1))
+    with Operations():
+        layers.activated(layer, torch.zeros(4, 2))
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("settings", [{}, {"label_smoothing": 0.1}, {"weight": torch.ones(5)}, {"ignore_index": 2}])
+def test_cross_entropy(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mode, "covers", lambda *_: True)
+    logits, labels = numbers(CLIENTS, 4, 5).float(), torch.randint(0, 5, (CLIENTS, 4))
+    labels[0, 0] = -100
+
+    def gradient(logits: Tensor, labels: Tensor) -> Tensor:
+        return torch.func.grad(lambda x: F.cross_entropy(x, labels, reduction="none", **settings).sin().sum())(logits)  # type: ignore[no-any-return]
+
+    if settings.get("ignore_index"):
+        labels[0, 0] = 2
+    with Operations():
+        found = torch.func.vmap(gradient)(logits, labels)
+    expected = torch.stack([gradient(one, own) for one, own in zip(logits, labels, strict=True)])
+    assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_gradients_of_gradients_are_left_to_pytorch() -> None:
+    x, weight = numbers(CLIENTS, 4, 5), numbers(CLIENTS, 6, 5)
+
+    def penalty(x: Tensor, weight: Tensor) -> Tensor:
+        slope = torch.func.grad(lambda one: F.linear(one, weight).sin().sum())
+        return torch.func.grad(lambda one: slope(one).square().sum())(x)  # type: ignore[no-any-return]
+
+    with Operations():
+        found = torch.func.vmap(penalty)(x, weight)
+    assert torch.allclose(found, torch.stack([penalty(*one) for one in zip(x, weight, strict=True)]))
 
 
 def test_gradients_that_nobody_asks_for_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:

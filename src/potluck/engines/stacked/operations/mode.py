@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from potluck.engines.operands import StandIns, pair, under_autocast, window_of
 from potluck.engines.stacked.operations.blocks import Block
+from potluck.engines.stacked.operations.clients import derived_once
 from potluck.engines.stacked.operations.convolution import Convolution
 from potluck.engines.stacked.operations.entropy import CrossEntropy, covers
+from potluck.engines.stacked.operations.linear import Linear
 from potluck.engines.stacked.operations.pooling import MaxPooling
 from potluck.engines.stacked.operations.stacked import Shape
 from potluck.engines.stacked.operations.stacked_blocks import fits
@@ -22,7 +24,7 @@ Pair = int | Sequence[int]
 
 
 class Operations(StandIns):
-    """While active, convolutions and max-pooling of images compute what they do in a way that stacks well.
+    """While active, layers and losses compute what they do in a way that stacks well.
 
     What they give may have its channels last in memory. So where a network asks for a view, it is given a copy if
     there can be none.
@@ -31,7 +33,7 @@ class Operations(StandIns):
     def __init__(self) -> None:
         super().__init__({
             torch.conv2d: _convolved, torch.max_pool2d: _pooled, F.max_pool2d: _pooled,
-            layers.activated: _activated, layers.pooled: _block, F.cross_entropy: _entropy,
+            layers.activated: _activated, layers.pooled: _block, F.linear: _linear, F.cross_entropy: _entropy,
             torch.Tensor.view: _viewed, torch.Tensor.view_as: _viewed_as,
         })  # fmt: skip
 
@@ -48,11 +50,21 @@ def _convolved(
     return result
 
 
-def _activated(conv: nn.Conv2d, x: Tensor) -> Tensor | None:
-    if not _is_plain(conv):
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor | None:
+    if input.ndim != 2 or weight.ndim != 2 or not derived_once():
         return None
-    given = conv.stride, conv.padding, conv.dilation, conv.groups
-    return _convolved(x, conv.weight, conv.bias, *given, relu=True)
+    input, weight, bias = under_autocast(input, weight, bias)
+    result: Tensor = Linear.apply(input, weight, bias, relu)  # type: ignore[no-untyped-call]  # PyTorch's own
+    return result
+
+
+def _activated(layer: nn.Conv2d | nn.Linear, x: Tensor) -> Tensor | None:
+    if not _is_plain(layer):
+        return None
+    if isinstance(layer, nn.Linear):
+        return _linear(x, layer.weight, layer.bias, relu=True)
+    given = layer.stride, layer.padding, layer.dilation, layer.groups
+    return _convolved(x, layer.weight, layer.bias, *given, relu=True)
 
 
 def _block(conv: nn.Conv2d, x: Tensor) -> Tensor | None:
@@ -66,10 +78,11 @@ def _block(conv: nn.Conv2d, x: Tensor) -> Tensor | None:
     return result
 
 
-def _is_plain(conv: nn.Conv2d) -> bool:
-    """Whether a layer does nothing but convolve."""
-    watched = conv._forward_hooks or conv._forward_pre_hooks or conv._backward_hooks
-    return type(conv) is nn.Conv2d and conv.padding_mode == "zeros" and not watched
+def _is_plain(layer: nn.Module) -> bool:
+    """Whether a layer does nothing but convolve, or multiply."""
+    watched = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks
+    known = type(layer) is nn.Linear or (type(layer) is nn.Conv2d and layer.padding_mode == "zeros")
+    return known and not watched
 
 
 def _pooled(input: Tensor, *given: Any, **more: Any) -> Tensor | None:
@@ -85,7 +98,7 @@ def _entropy(
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
 ) -> Tensor | None:  # fmt: skip
     plain = weight is None and size_average is None and reduce is None and not label_smoothing
-    if not plain or ignore_index != -100 or reduction != "none" or not covers(input, target):
+    if not plain or ignore_index != -100 or reduction != "none" or not covers(input, target) or not derived_once():
         return None
     result: Tensor = CrossEntropy.apply(input.float(), target)  # type: ignore[no-untyped-call]  # PyTorch's own
     return result

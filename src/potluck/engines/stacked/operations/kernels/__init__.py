@@ -15,9 +15,17 @@ def compiled() -> SimpleNamespace | None:
     """All kernels; PyTorch brings their compiler along for GPUs on Linux."""
     if find_spec("triton") is None:
         return None
-    from potluck.engines.stacked.operations.kernels import augmentation, blocks, convolution, descent, entropy, pooling
+    from potluck.engines.stacked.operations.kernels import (
+        augmentation,
+        blocks,
+        convolution,
+        descent,
+        entropy,
+        linear,
+        pooling,
+    )
 
-    modules: tuple[ModuleType, ...] = (augmentation, blocks, convolution, descent, entropy, pooling)
+    modules: tuple[ModuleType, ...] = (augmentation, blocks, convolution, descent, entropy, linear, pooling)
     public = {name: function for module in modules for name, function in vars(module).items() if name[0] != "_"}
     return SimpleNamespace(**public)
 

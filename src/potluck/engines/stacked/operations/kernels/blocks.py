@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from potluck.engines.stacked.operations.kernels import tables
 from potluck.engines.stacked.operations.kernels.direct import dense
 from potluck.engines.stacked.operations.kernels.memory import arranged, empty, is_last
 from potluck.engines.stacked.operations.kernels.places import NUMBERS, place, shares, within
@@ -19,6 +20,8 @@ from potluck.engines.stacked.operations.kernels.products import power, precision
 
 _CUT = tl.constexpr(4)
 """Stands for a window whose largest number is not positive."""
+_SEEN = 16
+"""Numbers that a window sees, of few channels, which are multiplied at once."""
 _PROGRAMS = 264
 """So many programs, two on each of 132 processors, share the windows of all clients for gradients by filters."""
 
@@ -39,7 +42,7 @@ def _seen(number, C: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr, LAST:
 
 @triton.jit(do_not_specialize=NUMBERS)
 def _pooled(
-    x, weight, bias, out, which, bias_step, pixels, samples,
+    x, weight, bias, out, which, weight_step, bias_step, pixels, samples,
     C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, O: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
     KH: tl.constexpr, KW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr, LAST: tl.constexpr,
     PIXELS: tl.constexpr, OUTPUTS: tl.constexpr, SPAN: tl.constexpr, PRECISION: tl.constexpr,
@@ -47,7 +50,7 @@ def _pooled(
     """Outputs of all channels for some windows of one client."""
     client = tl.program_id(1).to(tl.int64)
     x += client * samples * (C * H * W)
-    weight += client * (KH * KW * C * O)
+    weight += client * weight_step
     out += client * samples * (O * OH * OW)
     which += client * samples * (O * OH * OW)
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
@@ -85,19 +88,12 @@ def _pooled(
         for first in range(0, SIZE, SPAN):
             number = first + tl.arange(0, SPAN)
             c, kh, kw = _seen(number, C, KH + 1, KW + 1, LAST)
-            some = number < SIZE
-            near = within(inside[:, None] & some[None, :], row[:, None] + kh[None, :], H, PH)
+            near = within(inside[:, None] & (number < SIZE)[None, :], row[:, None] + kh[None, :], H, PH)
             near = within(near, column[:, None] + kw[None, :], W, PW)
             values = tl.load(x + start[:, None] + (c * (H * W) + kh * W + kw)[None, :], mask=near, other=0.0)
             more = ()
             for k in tl.static_range(4):
-                own_row = kh - k // 2
-                own = kw - k % 2
-                part = some & (own_row >= 0) & (own_row < KH) & (own >= 0) & (own < KW)
-                factors = tl.load(
-                    weight + ((own_row * KW + own) * C + c)[:, None] * O + o[None, :],
-                    mask=part[:, None] & (o < O)[None, :], other=0.0,
-                )  # fmt: skip
+                factors = tl.load(weight + (number * 4 + k)[:, None] * OUTPUTS + o[None, :])
                 more = more + (tl.dot(values, factors, sums[k], input_precision=PRECISION),)
             sums = more
     most = tl.full((PIXELS, OUTPUTS), float("-inf"), tl.float32)
@@ -116,9 +112,9 @@ def _pooled(
 
 @triton.jit(do_not_specialize=NUMBERS)
 def _by_input(
-    slope, which, weight, out, pixels, samples,
+    slope, which, weight, out, weight_step, pixels, samples,
     C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, O: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
-    KH: tl.constexpr, KW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr, LAST: tl.constexpr,
+    LAST: tl.constexpr,
     TOP: tl.constexpr, ROWS: tl.constexpr, LEFT: tl.constexpr, COLUMNS: tl.constexpr,
     PIXELS: tl.constexpr, CHANNELS: tl.constexpr, SPAN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -129,7 +125,7 @@ def _by_input(
     client = tl.program_id(1).to(tl.int64)
     slope += client * samples * (O * OH * OW)
     which += client * samples * (O * OH * OW)
-    weight += client * (KH * KW * C * O)
+    weight += client * weight_step
     out += client * samples * (C * H * W)
     WIDE: tl.constexpr = (W + 1) // 2
     HIGH: tl.constexpr = (H + 1) // 2
@@ -153,13 +149,9 @@ def _by_input(
             position = tl.load(which + at, mask=seen, other=4)
             for k in tl.static_range(4):
                 values = tl.where(position == k, steep, 0.0)
-                kh = down + (PH - k // 2) - 2 * (TOP + i)
-                kw = right + (PW - k % 2 - 2 * (LEFT + j))
-                part = (c < C) & (kh >= 0) & (kh < KH) & (kw >= 0) & (kw < KW)
                 factors = tl.load(
-                    weight + ((kh * KW + kw) * (O * C) + c)[None, :] + (o * C)[:, None],
-                    mask=(o < O)[:, None] & part[None, :], other=0.0,
-                )  # fmt: skip
+                    weight + (((i * COLUMNS + j) * 4 + k) * SPAN + o)[:, None] * (4 * CHANNELS) + each[None, :]
+                )
                 sums = tl.dot(values, factors, sums, input_precision=PRECISION)
     row = 2 * row[:, None] + down[None, :]
     column = 2 * column[:, None] + right[None, :]
@@ -246,11 +238,16 @@ def convolve_and_pool(
     out = empty(x, clients, samples, outputs, high, wide)
     which = torch.empty_like(out, dtype=torch.uint8)
     pixels, last, bias = samples * high * wide, is_last(channels), dense(bias)
-    at_once, span, stages = (32, power(channels), 2) if last else (128, 16, 1)
+    at_once, span, stages = (32, power(channels), 2) if last else (128, _SEEN, 1)
+    if last:
+        weight = weight.permute(0, 3, 4, 2, 1).contiguous()
+    else:
+        room = triton.cdiv(channels * (kernel[0] + 1) * (kernel[1] + 1), span) * span, power(outputs)
+        weight = tables.laid_out(dense(weight), tables.of_windows(weight.shape[1:], room, last, x.device))
     _pooled[triton.cdiv(pixels, at_once), clients](
-        x, weight.permute(0, 3, 4, 2, 1).contiguous(), bias, out, which, bias.stride(0), pixels, samples,
+        x, weight, bias, out, which, weight.stride(0), bias.stride(0), pixels, samples,
         channels, height, width, outputs, high, wide, *kernel, *padding, last,
-        PIXELS=at_once, OUTPUTS=power(outputs), SPAN=span, PRECISION=precision(), num_warps=4, num_stages=stages,
+        PIXELS=at_once, OUTPUTS=power(outputs), SPAN=span, PRECISION=precision(), num_warps=2, num_stages=stages,
     )  # fmt: skip
     return out, which
 
@@ -264,12 +261,13 @@ def pooled_input_gradient(
     out = empty(slope, clients, samples, channels, height, width)
     firsts, counts = zip(*(_windows(span, pad) for span, pad in zip(kernel, padding, strict=True)), strict=True)
     pixels, at_once, last = samples * triton.cdiv(height, 2) * triton.cdiv(width, 2), 128, is_last(channels)
+    room = power(outputs), max(triton.next_power_of_2(channels), 4)
+    index = tables.of_blocks(weight.shape[1:], padding, firsts, counts, room, slope.device)
+    weight = tables.laid_out(dense(weight), index)
     _by_input[triton.cdiv(pixels, at_once), clients](
-        slope, which, weight.permute(0, 3, 4, 1, 2).contiguous(), out, pixels, samples,
-        channels, height, width, outputs, *slope.shape[3:], *kernel, *padding, last,
-        firsts[0], counts[0], firsts[1], counts[1],
-        PIXELS=at_once, CHANNELS=max(triton.next_power_of_2(channels), 4), SPAN=power(outputs), PRECISION=precision(),
-        num_warps=4, num_stages=1,
+        slope, which, weight, out, weight.stride(0), pixels, samples,
+        channels, height, width, outputs, *slope.shape[3:], last, firsts[0], counts[0], firsts[1], counts[1],
+        PIXELS=at_once, CHANNELS=room[1], SPAN=room[0], PRECISION=precision(), num_warps=4, num_stages=1,
     )  # fmt: skip
     return out
 

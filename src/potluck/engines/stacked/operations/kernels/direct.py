@@ -69,7 +69,7 @@ def _direct(
             more = ()
             for o in tl.static_range(O):
                 for v in tl.static_range(TALL):
-                    total = sums[o * TALL + v]
+                    total = sums[o * TALL + v]  # type: ignore[var-annotated]
                     for k in tl.static_range(ROWS * KW):
                         tap = first * KW + k
                         own = (c * O + o + 1) * (KH * KW) - 1 - tap if TURNED else (o * C + c) * (KH * KW) + tap
@@ -132,7 +132,7 @@ def _by_rows(
         counted = ()
         for o in tl.static_range(O):
             steeps = ()
-            total = totals[o]
+            total = totals[o]  # type: ignore[var-annotated]
             for v in tl.static_range(TALL):
                 here = where + (o * (OH * OW) + v * OW)
                 there = inside & (top + v < OH)
@@ -142,7 +142,7 @@ def _by_rows(
                 total += steep
             counted = counted + (total,)
             for k in tl.static_range(EACH):
-                added = sums[o * EACH + k]
+                added = sums[o * EACH + k]  # type: ignore[var-annotated]
                 for v in tl.static_range(TALL):
                     added += values[k // (ROWS * KW) * SEEN + v * KW + k % (ROWS * KW)] * steeps[v]
                 more = more + (added,)
