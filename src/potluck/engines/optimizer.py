@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from potluck.contract import Group, Networks, Phase
 from potluck.training import Training
+
+ADAM_EPSILON = 1e-8
 
 
 @dataclass(frozen=True)
@@ -38,36 +42,86 @@ class Rule:
         )
 
 
+@dataclass
+class _Group:
+    """Parameters that learn by one rule, and what is remembered of each of them, by its place."""
+
+    rule: Rule
+    parameters: list[nn.Parameter]
+    velocity: dict[int, Tensor | None] = field(default_factory=dict)
+    moments: dict[int, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
+
+
 class Optimizer:
-    """The optimiser of one phase of one client."""
+    """The optimiser of one phase of one client: PyTorch's own SGD or Adam.
+
+    By its functions. The first of its classes that is made in a process would load PyTorch's compiler, which takes a
+    second or more, and is not needed here.
+    """
 
     def __init__(self, phase: Phase, net: Networks, training: Training, factor: float) -> None:
-        self._rules = [Rule.of(group, training) for group in phase.groups]
-        self._parameters = [
-            [p for name in group.networks for p in net.modules[name].parameters()] for group in phase.groups
+        self._training, self._factor = training, factor
+        self._groups = [
+            _Group(Rule.of(group, training), [p for name in group.networks for p in net.modules[name].parameters()])
+            for group in phase.groups
         ]
-        entries: list[dict[str, object]] = [
-            {"params": parameters, "lr": rule.learning_rate * factor, "weight_decay": rule.weight_decay}
-            for rule, parameters in zip(self._rules, self._parameters, strict=True)
-        ]
-        self._optimizer: torch.optim.Optimizer
-        if training.optimizer == "adam":
-            self._optimizer = torch.optim.Adam(entries, lr=training.learning_rate, betas=training.betas, fused=True)
-        else:
-            for entry, rule in zip(entries, self._rules, strict=True):
-                entry["momentum"] = rule.momentum
-            self._optimizer = torch.optim.SGD(entries, lr=training.learning_rate, fused=True)
 
     def step(self, loss: Tensor) -> None:
         """One step down the gradient of ``loss``."""
-        self._optimizer.zero_grad(set_to_none=True)
+        for group in self._groups:
+            for parameter in group.parameters:
+                parameter.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
-        for rule, parameters in zip(self._rules, self._parameters, strict=True):
-            if rule.clip_norm is not None:
-                torch.nn.utils.clip_grad_norm_(parameters, rule.clip_norm)
-        self._optimizer.step()
-        for rule, parameters in zip(self._rules, self._parameters, strict=True):
-            if rule.project is not None:
-                with torch.no_grad():
-                    for parameter in parameters:
-                        parameter.copy_(rule.project(parameter))
+        for group in self._groups:
+            if group.rule.clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(group.parameters, group.rule.clip_norm)
+            with torch.no_grad():
+                self._move(group)
+                if group.rule.project is not None:
+                    for parameter in group.parameters:
+                        parameter.copy_(group.rule.project(parameter))
+
+    def _move(self, group: _Group) -> None:
+        """Change the parameters that the loss reaches."""
+        reached = [place for place, parameter in enumerate(group.parameters) if parameter.grad is not None]
+        if self._training.optimizer == "adam":
+            self._adams(group, reached)
+        else:
+            # Who has no velocity yet takes its gradient for one.
+            fresh = [place for place in reached if group.velocity.get(place) is None]
+            for places in (fresh, [place for place in reached if place not in fresh]):
+                self._sgds(group, places)
+
+    def _sgds(self, group: _Group, places: Sequence[int]) -> None:
+        parameters, gradients = _of(group, places)
+        velocities = [group.velocity.get(place) for place in places]
+        if parameters:
+            sgd(
+                parameters, gradients, velocities, fused=True, lr=group.rule.learning_rate * self._factor,
+                momentum=group.rule.momentum, weight_decay=group.rule.weight_decay, dampening=0.0, nesterov=False,
+                maximize=False,
+            )  # fmt: skip
+            group.velocity.update(zip(places, velocities, strict=True))
+
+    def _adams(self, group: _Group, places: Sequence[int]) -> None:
+        parameters, gradients = _of(group, places)
+        for place, parameter in zip(places, parameters, strict=True):
+            if place not in group.moments:
+                steps = torch.zeros((), device=parameter.device)
+                group.moments[place] = torch.zeros_like(parameter), torch.zeros_like(parameter), steps
+        if parameters:
+            means, squares, counts = (
+                list(each) for each in zip(*(group.moments[place] for place in places), strict=True)
+            )
+            first, second = self._training.betas
+            adam(
+                parameters, gradients, means, squares, [], counts, fused=True, amsgrad=False, beta1=first, beta2=second,
+                lr=group.rule.learning_rate * self._factor, weight_decay=group.rule.weight_decay, eps=ADAM_EPSILON,
+                maximize=False,
+            )  # fmt: skip
+
+
+def _of(group: _Group, places: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:
+    """Parameters at these places, and their gradients."""
+    parameters: list[Tensor] = [group.parameters[place] for place in places]
+    return parameters, [parameter.grad for parameter in parameters if parameter.grad is not None]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from potluck.engines.optimizer import Rule
+from potluck.engines.optimizer import ADAM_EPSILON, Rule
 from potluck.engines.stacked.layout import Run
 from potluck.engines.stacked.operations.kernels import usable
 from potluck.engines.stacked.stack import Stack
@@ -17,7 +17,6 @@ from potluck.engines.stacked.template import Weights, keep
 from potluck.engines.stacked.transfer import sent
 from potluck.training import Training
 
-_ADAM_EPSILON = 1e-8
 _CLIP_EPSILON = 1e-6
 
 
@@ -120,7 +119,7 @@ class Optimizer:
         square = torch.addcmul(self._betas[1] * square, slope, slope, value=1 - self._betas[1])
         # In float64, as PyTorch has them: the powers are close to 1 at first.
         first, second = ((1 - beta ** number.double()).to(mean.dtype) for beta in self._betas)
-        return mean / first / (square.sqrt() / second.sqrt() + _ADAM_EPSILON), (mean, square)
+        return mean / first / (square.sqrt() / second.sqrt() + ADAM_EPSILON), (mean, square)
 
 
 def _norm(gradients: Sequence[Tensor]) -> Tensor:

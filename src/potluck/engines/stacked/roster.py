@@ -127,6 +127,8 @@ class Roster:
         for resident in self._residents.values():
             resident.clear(but=rooms.get(resident, ()))
         self._cache.clear()
+        if self._gpu and not rooms:
+            torch._C._cuda_clearCublasWorkspaces()  # there is one for every stream, and recordings know where
         torch.cuda.empty_cache()  # which does nothing without a GPU
 
     def crowded(self, wave: Sequence[Team]) -> None:

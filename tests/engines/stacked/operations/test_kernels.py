@@ -235,7 +235,11 @@ def kernels_of(module: ModuleType, broken: str | None) -> SimpleNamespace:
     return kernels
 
 
-@pytest.mark.parametrize("broken", [None, "convolve_and_pool", "pooled_input_gradient", "pooled_weight_gradient"])
+BLOCKS = ("convolve_and_pool", "pooled_input_gradient", "pooled_weight_gradient")
+CONVOLUTIONS = ("convolve", "input_gradient", "weight_gradient")
+
+
+@pytest.mark.parametrize("broken", [None, *BLOCKS])
 def test_kernels_of_blocks_are_compared_as_well(
     broken: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -243,13 +247,16 @@ def test_kernels_of_blocks_are_compared_as_well(
     monkeypatch.setattr(stacked_blocks, "usable", lambda _: kernels)
     monkeypatch.setattr(stacked_blocks, "compiled", lambda: kernels)
     stacked_blocks._right.cache_clear()
-    found = stacked_blocks._kernels(numbers(2, 3, 2, 6, 7), torch.Size((2, 6, 7)), torch.Size((9, 2, 3, 3)), (0, 1))
+    each = [
+        stacked_blocks._kernels(what, numbers(2, 3, 2, 6, 7), torch.Size((2, 6, 7)), torch.Size((9, 2, 3, 3)), (0, 1))
+        for what in BLOCKS
+    ]
     stacked_blocks._right.cache_clear()
-    assert found is (kernels if broken is None else None)
+    assert each == [None if what == broken else kernels for what in BLOCKS]
     assert [record.levelname for record in caplog.records] == ([] if broken is None else ["WARNING"])
 
 
-@pytest.mark.parametrize("broken", [None, "convolve", "input_gradient", "weight_gradient"])
+@pytest.mark.parametrize("broken", [None, *CONVOLUTIONS])
 @pytest.mark.parametrize("relu", [False, True])
 def test_kernels_are_compared_with_pytorch_before_they_are_used(
     broken: str | None, relu: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -259,9 +266,10 @@ def test_kernels_are_compared_with_pytorch_before_they_are_used(
     monkeypatch.setattr(stacked, "compiled", lambda: kernels)
     stacked._right.cache_clear()
     x, weight = numbers(2, 3, 2, 6, 5), numbers(2, 4, 2, 3, 3)
-    fitting = stacked._fitting(x, x.shape[2:], weight.shape[1:], Shape((1, 1), (0, 1)), relu=relu)
+    given = x.shape[2:], weight.shape[1:], Shape((1, 1), (0, 1))
+    each = [stacked._fitting(what, x, *given, relu=relu) for what in CONVOLUTIONS]
     stacked._right.cache_clear()
     many = torch.empty(2, 1 << 24, 2, 6, 5, device="meta")
-    assert stacked._fitting(many, x.shape[2:], weight.shape[1:], Shape((1, 1), (0, 1)), relu=relu) is None
-    assert fitting is (kernels if broken is None else None)
+    assert stacked._fitting("convolve", many, *given, relu=relu) is None
+    assert each == [None if what == broken else kernels for what in CONVOLUTIONS]
     assert [record.levelname for record in caplog.records] == ([] if broken is None else ["WARNING"])

@@ -37,10 +37,11 @@ def counted(size: Sequence[int]) -> bool:
     return torch.Size((size[0], *size[2:])).numel() < _COUNTED
 
 
-def _fitting(like: Tensor, size: torch.Size, weight: torch.Size, shape: Shape, *, relu: bool) -> Any:
+def _fitting(what: str, like: Tensor, size: torch.Size, weight: torch.Size, shape: Shape, *, relu: bool) -> Any:
     """The kernels, if they are made for a convolution.
 
     Args:
+        what: Which of them is needed.
         like: Any tensor of the same type and on the same device.
         size: Channels, height and width of an input.
         weight: Shape of the filters of one client.
@@ -52,37 +53,33 @@ def _fitting(like: Tensor, size: torch.Size, weight: torch.Size, shape: Shape, *
     narrow = all(pad < span for pad, span in zip(shape.padding, kernel, strict=True))
     few = max(outputs, channels) <= FEW_ENOUGH and counted(like.shape[1:])
     kernels = usable(like) if few and plain and narrow else None
-    given = size, weight, shape.padding, relu, like.dtype, like.device
-    return kernels if kernels is not None and _right(*given) else None
+    given = size, weight, shape.padding, like.dtype, like.device
+    return kernels if kernels is not None and _right(what, relu, *given) else None
 
 
 @cache
 def _right(
-    size: torch.Size, filters: torch.Size, padding: tuple[int, int], relu: bool, dtype: torch.dtype,
+    what: str, relu: bool, size: torch.Size, filters: torch.Size, padding: tuple[int, int], dtype: torch.dtype,
     device: torch.device,
 ) -> bool:  # fmt: skip
-    """Whether kernels, as compiled for a convolution, give what PyTorch does; said aloud if they do not.
+    """Whether a kernel, as compiled for a convolution, gives what PyTorch does; said aloud if it does not.
 
     Compilers of kernels are young, and what they make depends on every size.
     """
     kernels, shape = compiled(), Shape(padding=padding)
     assert kernels is not None  # noqa: S101  (whoever asks has them)
     x, weight, bias, slope = random_operands(size, filters, padding, dtype, device)
-    out = kernels.convolve(x, weight, bias, padding, relu=relu)
-    gate = out if relu else None
-    found = (
-        out,
-        kernels.input_gradient(slope, weight, padding, gate),
-        *kernels.weight_gradient(x, slope, filters[2:], padding, gate),
-    )
-    x, weight, bias, slope = (one.double() for one in (x, weight, bias, slope))
-    slope = through(slope, gate)
-    expected = (
-        _one_by_one(x, weight, bias, shape, relu=relu),
-        _input_gradients(slope, weight, x.shape[1:], shape),
-        *_weight_gradients(x, slope, filters, shape),
-    )
-    return agree(found, expected, filters)
+    exact, filter_, shift, steep = (one.double() for one in (x, weight, bias, slope))
+    out = _one_by_one(exact, filter_, shift, shape, relu=relu)
+    gate = out.to(dtype) if relu else None
+    steep = through(steep, gate)
+    if what == "convolve":
+        return agree([kernels.convolve(x, weight, bias, padding, relu=relu)], [out], filters)
+    if what == "input_gradient":
+        found = kernels.input_gradient(slope, weight, padding, gate)
+        return agree([found], [_input_gradients(steep, filter_, x.shape[1:], shape)], filters)
+    both = kernels.weight_gradient(x, slope, filters[2:], padding, gate)
+    return agree(both, _weight_gradients(exact, steep, filters, shape), filters)
 
 
 def random_operands(
@@ -114,7 +111,7 @@ def through(slope: Tensor, gate: Tensor | None) -> Tensor:
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape, *, relu: bool = False) -> Tensor:
     """The convolution of each client, of ``x`` [clients, samples, channels, height, width]; its ReLU if ``relu``."""
-    kernels = _fitting(x, x.shape[2:], weight.shape[1:], shape, relu=relu)
+    kernels = _fitting("convolve", x, x.shape[2:], weight.shape[1:], shape, relu=relu)
     if kernels is not None:
         result: Tensor = kernels.convolve(x, weight, bias, shape.padding, relu=relu)
         return result
@@ -140,7 +137,7 @@ def input_gradient(
         shape: Of the convolution.
         gate: What the ReLU gave, if there was one.
     """
-    kernels = _fitting(slope, size[1:], weight.shape[1:], shape, relu=gate is not None)
+    kernels = _fitting("input_gradient", slope, size[1:], weight.shape[1:], shape, relu=gate is not None)
     if kernels is not None:
         gradient: Tensor = kernels.input_gradient(slope, weight, shape.padding, gate)
         return gradient
@@ -156,7 +153,7 @@ def weight_gradient(
     x: Tensor, slope: Tensor, size: torch.Size, shape: Shape, gate: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The gradients of each client by its filters, of which one client has ``size``, and by its bias."""
-    kernels = _fitting(x, x.shape[2:], size, shape, relu=gate is not None)
+    kernels = _fitting("weight_gradient", x, x.shape[2:], size, shape, relu=gate is not None)
     if kernels is not None:
         gradients: tuple[Tensor, Tensor] = kernels.weight_gradient(x, slope, size[2:], shape.padding, gate)
         return gradients

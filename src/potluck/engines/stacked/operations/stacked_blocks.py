@@ -40,36 +40,34 @@ def fits(x: Tensor, weight: Tensor, shape: Shape) -> bool:
     return known and plain and narrow and few and all(size > 1 for size in sizes)
 
 
-def _kernels(like: Tensor, size: torch.Size, filters: torch.Size, padding: Padding) -> Any:
-    """The kernels, if they work on this and give what PyTorch does."""
+def _kernels(what: str, like: Tensor, size: torch.Size, filters: torch.Size, padding: Padding) -> Any:
+    """The kernels, if they work on this and the one that is needed gives what PyTorch does."""
     kernels = usable(like)
-    return kernels if kernels is not None and _right(size, filters, padding, like.dtype, like.device) else None
+    return kernels if kernels is not None and _right(what, size, filters, padding, like.dtype, like.device) else None
 
 
 @cache
-def _right(size: torch.Size, filters: torch.Size, padding: Padding, dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether kernels, as compiled for these blocks, give what PyTorch does; said aloud if they do not."""
+def _right(
+    what: str, size: torch.Size, filters: torch.Size, padding: Padding, dtype: torch.dtype, device: torch.device
+) -> bool:  # fmt: skip
+    """Whether a kernel, as compiled for these blocks, gives what PyTorch does; said aloud if it does not."""
     kernels = compiled()
     assert kernels is not None  # noqa: S101  (whoever asks has them)
     x, weight, bias, slope = random_operands(size, filters, padding, dtype, device)
     slope = slope[..., : slope.shape[3] // 2 * 2 : 2, : slope.shape[4] // 2 * 2 : 2]
-    out, which = kernels.convolve_and_pool(x, weight, bias, padding)
-    found = (
-        out,
-        kernels.pooled_input_gradient(slope, which, weight, size, padding),
-        *kernels.pooled_weight_gradient(x, slope, which, filters[2:], padding),
-    )
-    x, weight, bias, slope = (one.double() for one in (x, weight, bias, slope))
-    # Which of two numbers is larger may be a matter of rounding: it has to be one of the largest.
-    each = _windows(convolve(x, weight, bias, Shape(padding=padding)))
-    chosen = each.gather(0, which.long().clamp(max=3).unsqueeze(0)).squeeze(0)
-    expected = (
-        each.amax(0).relu(),
-        _input_gradient(slope, which, weight, size, padding),
-        *_weight_gradient(x, slope, which, filters, padding),
-    )
-    chosen = torch.where(which == _CUT, 0, chosen.relu())
-    return agree((*found, chosen), (*expected, expected[0]), filters)
+    exact, filter_, shift, steep = (one.double() for one in (x, weight, bias, slope))
+    each = _windows(convolve(exact, filter_, shift, Shape(padding=padding)))
+    out, which = _largest(each)
+    if what == "convolve_and_pool":
+        found, chosen = kernels.convolve_and_pool(x, weight, bias, padding)
+        # Which of two numbers is larger may be a matter of rounding: it has to be one of the largest.
+        held = each.gather(0, chosen.long().clamp(max=3).unsqueeze(0)).squeeze(0).relu()
+        return agree([found, torch.where(chosen == _CUT, 0, held)], [out, out], filters)
+    if what == "pooled_input_gradient":
+        found = kernels.pooled_input_gradient(slope, which, weight, size, padding)
+        return agree([found], [_input_gradient(steep, which, filter_, size, padding)], filters)
+    both = kernels.pooled_weight_gradient(x, slope, which, filters[2:], padding)
+    return agree(both, _weight_gradient(exact, steep, which, filters, padding), filters)
 
 
 def _windows(x: Tensor) -> Tensor:
@@ -80,11 +78,16 @@ def _windows(x: Tensor) -> Tensor:
 
 def pooled(x: Tensor, weight: Tensor, bias: Tensor, padding: Padding) -> tuple[Tensor, Tensor]:
     """ReLU of the largest number of every window, of ``x`` [clients, samples, channels, height, width], and which."""
-    kernels = _kernels(x, x.shape[2:], weight.shape[1:], padding)
+    kernels = _kernels("convolve_and_pool", x, x.shape[2:], weight.shape[1:], padding)
     if kernels is not None:
         found: tuple[Tensor, Tensor] = kernels.convolve_and_pool(x, weight, bias, padding)
         return found
-    most, which = _windows(convolve(x, weight, bias, Shape(padding=padding))).max(0)
+    return _largest(_windows(convolve(x, weight, bias, Shape(padding=padding))))
+
+
+def _largest(each: Tensor) -> tuple[Tensor, Tensor]:
+    """ReLU of the largest of the four numbers of every window, and which of them it is."""
+    most, which = each.max(0)
     return F.relu(most), torch.where(most <= 0, _CUT, which).to(torch.uint8)
 
 
@@ -100,7 +103,7 @@ def _spread(slope: Tensor, which: Tensor, weight: torch.Size, size: torch.Size, 
 
 def pooled_input_gradient(slope: Tensor, which: Tensor, weight: Tensor, size: torch.Size, padding: Padding) -> Tensor:
     """The gradient of each client by its inputs, of which one has ``size``."""
-    kernels = _kernels(slope, size, weight.shape[1:], padding)
+    kernels = _kernels("pooled_input_gradient", slope, size, weight.shape[1:], padding)
     if kernels is not None:
         gradient: Tensor = kernels.pooled_input_gradient(slope, which, weight, size, padding)
         return gradient
@@ -116,7 +119,7 @@ def pooled_weight_gradient(
     x: Tensor, slope: Tensor, which: Tensor, size: torch.Size, padding: Padding
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The gradients of each client by its filters, of which one client has ``size``, and by its bias."""
-    kernels = _kernels(x, x.shape[2:], size, padding)
+    kernels = _kernels("pooled_weight_gradient", x, x.shape[2:], size, padding)
     if kernels is not None:
         gradients: tuple[Tensor, Tensor] = kernels.pooled_weight_gradient(x, slope, which, size[2:], padding)
         return gradients

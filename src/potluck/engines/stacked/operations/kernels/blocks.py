@@ -11,7 +11,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from potluck.engines.stacked.operations.kernels import tables
 from potluck.engines.stacked.operations.kernels.direct import dense
 from potluck.engines.stacked.operations.kernels.memory import arranged, empty, is_last
 from potluck.engines.stacked.operations.kernels.places import NUMBERS, place, shares, within
@@ -20,8 +19,8 @@ from potluck.engines.stacked.operations.kernels.products import power, precision
 
 _CUT = tl.constexpr(4)
 """Stands for a window whose largest number is not positive."""
-_SEEN = 16
-"""Numbers that a window sees, of few channels, which are multiplied at once."""
+_FEW = 4
+"""Up to so many channels, gradients by inputs are computed for larger blocks."""
 _PROGRAMS = 264
 """So many programs, two on each of 132 processors, share the windows of all clients for gradients by filters."""
 
@@ -42,7 +41,7 @@ def _seen(number, C: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr, LAST:
 
 @triton.jit(do_not_specialize=NUMBERS)
 def _pooled(
-    x, weight, bias, out, which, weight_step, bias_step, pixels, samples,
+    x, weight, bias, out, which, bias_step, pixels, samples,
     C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, O: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
     KH: tl.constexpr, KW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr, LAST: tl.constexpr,
     PIXELS: tl.constexpr, OUTPUTS: tl.constexpr, SPAN: tl.constexpr, PRECISION: tl.constexpr,
@@ -50,7 +49,7 @@ def _pooled(
     """Outputs of all channels for some windows of one client."""
     client = tl.program_id(1).to(tl.int64)
     x += client * samples * (C * H * W)
-    weight += client * weight_step
+    weight += client * (KH * KW * C * O)
     out += client * samples * (O * OH * OW)
     which += client * samples * (O * OH * OW)
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
@@ -88,12 +87,19 @@ def _pooled(
         for first in range(0, SIZE, SPAN):
             number = first + tl.arange(0, SPAN)
             c, kh, kw = _seen(number, C, KH + 1, KW + 1, LAST)
-            near = within(inside[:, None] & (number < SIZE)[None, :], row[:, None] + kh[None, :], H, PH)
+            some = number < SIZE
+            near = within(inside[:, None] & some[None, :], row[:, None] + kh[None, :], H, PH)
             near = within(near, column[:, None] + kw[None, :], W, PW)
             values = tl.load(x + start[:, None] + (c * (H * W) + kh * W + kw)[None, :], mask=near, other=0.0)
             more = ()
             for k in tl.static_range(4):
-                factors = tl.load(weight + (number * 4 + k)[:, None] * OUTPUTS + o[None, :])
+                own_row = kh - k // 2
+                own = kw - k % 2
+                part = some & (own_row >= 0) & (own_row < KH) & (own >= 0) & (own < KW)
+                factors = tl.load(
+                    weight + ((own_row * KW + own) * C + c)[:, None] * O + o[None, :],
+                    mask=part[:, None] & (o < O)[None, :], other=0.0,
+                )  # fmt: skip
                 more = more + (tl.dot(values, factors, sums[k], input_precision=PRECISION),)
             sums = more
     most = tl.full((PIXELS, OUTPUTS), float("-inf"), tl.float32)
@@ -112,49 +118,53 @@ def _pooled(
 
 @triton.jit(do_not_specialize=NUMBERS)
 def _by_input(
-    slope, which, weight, out, weight_step, pixels, samples,
+    slope, which, weight, out, pixels, samples,
     C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, O: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
-    LAST: tl.constexpr,
+    KH: tl.constexpr, KW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr, LAST: tl.constexpr,
     TOP: tl.constexpr, ROWS: tl.constexpr, LEFT: tl.constexpr, COLUMNS: tl.constexpr,
-    PIXELS: tl.constexpr, CHANNELS: tl.constexpr, SPAN: tl.constexpr, PRECISION: tl.constexpr,
+    SIDE: tl.constexpr, PIXELS: tl.constexpr, CHANNELS: tl.constexpr, SPAN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Gradients by some blocks of 2 by 2 pixels of one client's inputs.
+    """Gradients by some blocks of ``SIDE`` by ``SIDE`` pixels of one client's inputs.
 
     Such a block is seen by ``ROWS`` times ``COLUMNS`` windows, of which the first is ``TOP`` and ``LEFT`` of it.
     """
     client = tl.program_id(1).to(tl.int64)
     slope += client * samples * (O * OH * OW)
     which += client * samples * (O * OH * OW)
-    weight += client * weight_step
+    weight += client * (KH * KW * C * O)
     out += client * samples * (C * H * W)
-    WIDE: tl.constexpr = (W + 1) // 2
-    HIGH: tl.constexpr = (H + 1) // 2
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
     inside = pixel < pixels
-    sample, row, column = place(pixel, HIGH, WIDE)
-    each = tl.arange(0, 4 * CHANNELS)
+    sample, row, column = place(pixel, (H + SIDE - 1) // SIDE, (W + SIDE - 1) // SIDE)
+    each = tl.arange(0, SIDE * SIDE * CHANNELS)
     c = each % CHANNELS
-    right = each // CHANNELS % 2
-    down = each // (2 * CHANNELS)
+    right = each // CHANNELS % SIDE
+    down = each // (SIDE * CHANNELS)
     o = tl.arange(0, SPAN)
-    start = ((sample * OH + row + TOP) * OW + column + LEFT) * O
-    sums = tl.zeros((PIXELS, 4 * CHANNELS), tl.float32)
+    top = row * (SIDE // 2) + TOP
+    left = column * (SIDE // 2) + LEFT
+    start = ((sample * OH + top) * OW + left) * O
+    sums = tl.zeros((PIXELS, SIDE * SIDE * CHANNELS), tl.float32)
     for i in range(ROWS):
-        near = inside & (row + (TOP + i) >= 0) & (row + (TOP + i) < OH)
+        near = inside & (top + i >= 0) & (top + i < OH)
         for j in tl.static_range(COLUMNS):
-            seen = near & (column + (LEFT + j) >= 0) & (column + (LEFT + j) < OW)
+            seen = near & (left + j >= 0) & (left + j < OW)
             seen = seen[:, None] & (o < O)[None, :]
             at = start[:, None] + (i * OW + j) * O + o[None, :]
             steep = tl.load(slope + at, mask=seen, other=0.0)
             position = tl.load(which + at, mask=seen, other=4)
             for k in tl.static_range(4):
                 values = tl.where(position == k, steep, 0.0)
+                kh = down + (PH - k // 2) - 2 * (TOP + i)
+                kw = right + (PW - k % 2 - 2 * (LEFT + j))
+                part = (c < C) & (kh >= 0) & (kh < KH) & (kw >= 0) & (kw < KW)
                 factors = tl.load(
-                    weight + (((i * COLUMNS + j) * 4 + k) * SPAN + o)[:, None] * (4 * CHANNELS) + each[None, :]
-                )
+                    weight + ((kh * KW + kw) * (O * C) + c)[None, :] + (o * C)[:, None],
+                    mask=(o < O)[:, None] & part[None, :], other=0.0,
+                )  # fmt: skip
                 sums = tl.dot(values, factors, sums, input_precision=PRECISION)
-    row = 2 * row[:, None] + down[None, :]
-    column = 2 * column[:, None] + right[None, :]
+    row = SIDE * row[:, None] + down[None, :]
+    column = SIDE * column[:, None] + right[None, :]
     there = inside[:, None] & (c < C)[None, :] & (row < H) & (column < W)
     target = (row * W + column) * (C if LAST else 1) + c[None, :] * (1 if LAST else H * W)
     tl.store(out + (sample * (C * H * W))[:, None] + target, sums.to(out.dtype.element_ty), mask=there)
@@ -238,14 +248,9 @@ def convolve_and_pool(
     out = empty(x, clients, samples, outputs, high, wide)
     which = torch.empty_like(out, dtype=torch.uint8)
     pixels, last, bias = samples * high * wide, is_last(channels), dense(bias)
-    at_once, span, stages = (32, power(channels), 2) if last else (128, _SEEN, 1)
-    if last:
-        weight = weight.permute(0, 3, 4, 2, 1).contiguous()
-    else:
-        room = triton.cdiv(channels * (kernel[0] + 1) * (kernel[1] + 1), span) * span, power(outputs)
-        weight = tables.laid_out(dense(weight), tables.of_windows(weight.shape[1:], room, last, x.device))
+    at_once, span, stages = (32, power(channels), 2) if last else (128, 16, 1)
     _pooled[triton.cdiv(pixels, at_once), clients](
-        x, weight, bias, out, which, weight.stride(0), bias.stride(0), pixels, samples,
+        x, weight.permute(0, 3, 4, 2, 1).contiguous(), bias, out, which, bias.stride(0), pixels, samples,
         channels, height, width, outputs, high, wide, *kernel, *padding, last,
         PIXELS=at_once, OUTPUTS=power(outputs), SPAN=span, PRECISION=precision(), num_warps=2, num_stages=stages,
     )  # fmt: skip
@@ -256,37 +261,38 @@ def pooled_input_gradient(
     slope: Tensor, which: Tensor, weight: Tensor, size: torch.Size, padding: tuple[int, int]
 ) -> Tensor:
     """The gradient by the inputs of each client, of which one has ``size``, if that by what was pooled is ``slope``."""
-    slope, kernel = arranged(slope), weight.shape[3:]
+    slope, which, kernel = arranged(slope), arranged(which), weight.shape[3:]
     (clients, samples, outputs), (channels, height, width) = slope.shape[:3], size
     out = empty(slope, clients, samples, channels, height, width)
-    firsts, counts = zip(*(_windows(span, pad) for span, pad in zip(kernel, padding, strict=True)), strict=True)
-    pixels, at_once, last = samples * triton.cdiv(height, 2) * triton.cdiv(width, 2), 128, is_last(channels)
-    room = power(outputs), max(triton.next_power_of_2(channels), 4)
-    index = tables.of_blocks(weight.shape[1:], padding, firsts, counts, room, slope.device)
-    weight = tables.laid_out(dense(weight), index)
+    # Of few channels larger blocks, which see less of the same; of many these would take too much room.
+    side, last = 4 if channels <= _FEW else 2, is_last(channels)
+    firsts, counts = zip(*(_windows(side, span, pad) for span, pad in zip(kernel, padding, strict=True)), strict=True)
+    pixels, at_once = samples * triton.cdiv(height, side) * triton.cdiv(width, side), 128
     _by_input[triton.cdiv(pixels, at_once), clients](
-        slope, which, weight, out, weight.stride(0), pixels, samples,
-        channels, height, width, outputs, *slope.shape[3:], last, firsts[0], counts[0], firsts[1], counts[1],
-        PIXELS=at_once, CHANNELS=room[1], SPAN=room[0], PRECISION=precision(), num_warps=4, num_stages=1,
+        slope, which, weight.permute(0, 3, 4, 1, 2).contiguous(), out, pixels, samples,
+        channels, height, width, outputs, *slope.shape[3:], *kernel, *padding, last,
+        firsts[0], counts[0], firsts[1], counts[1],
+        SIDE=side, PIXELS=at_once, CHANNELS=max(triton.next_power_of_2(channels), 4), SPAN=power(outputs),
+        PRECISION=precision(), num_warps=4, num_stages=1,
     )  # fmt: skip
     return out
 
 
-def _windows(span: int, padding: int) -> tuple[int, int]:
-    """How far the first window that sees a block of two pixels is from it, and how many do.
+def _windows(side: int, span: int, padding: int) -> tuple[int, int]:
+    """How far the first window that sees a block of so many pixels is from it, and how many do.
 
-    >>> _windows(5, 0), _windows(3, 1)
-    ((-2, 3), (-1, 3))
+    >>> _windows(2, 5, 0), _windows(2, 3, 1), _windows(4, 5, 0)
+    ((-2, 3), (-1, 3), (-2, 4))
     """
     first = (padding - span + 1) // 2
-    return first, (padding + 1) // 2 - first + 1
+    return first, (padding + side - 1) // 2 - first + 1
 
 
 def pooled_weight_gradient(
     x: Tensor, slope: Tensor, which: Tensor, kernel: tuple[int, int], padding: tuple[int, int]
 ) -> tuple[Tensor, Tensor]:
     """The gradients of each client by its filters, which have a height and a width, and by its bias."""
-    x, slope = arranged(x), arranged(slope)
+    x, slope, which = arranged(x), arranged(slope), arranged(which)
     (clients, samples, channels), (outputs, high, wide) = x.shape[:3], slope.shape[2:]
     seen = channels * (kernel[0] + 1) * (kernel[1] + 1)
     pixels, (at_once, span) = samples * high * wide, (64, 64) if is_last(channels) else (32, 128)

@@ -10,7 +10,7 @@ from torch import Tensor
 _AT_ONCE = 1024
 
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit(do_not_specialize=["count", "step", "gradient_step"])
 def _descend(
     weights, velocity, gradient, norm, rate, active, count, step, gradient_step, limit, epsilon, decay, momentum,
     CLIPPED: tl.constexpr, MOMENTUM: tl.constexpr, AT_ONCE: tl.constexpr,

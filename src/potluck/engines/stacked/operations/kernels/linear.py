@@ -11,7 +11,7 @@ _AT_ONCE = 1024
 _ROWS, _COLUMNS = 32, 128
 
 
-@triton.jit(do_not_specialize=["count", "each"])
+@triton.jit(do_not_specialize=["bias_step", "count", "each"])
 def _shift(out, bias, bias_step, count, each, RELU: tl.constexpr, AT_ONCE: tl.constexpr):
     """Some outputs of one client: all of a sample side by side, and one sample after another."""
     client = tl.program_id(1).to(tl.int64)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-NUMBERS = ["pixels", "share", "samples", "clients"]
-"""These change from cohort to cohort: no kernel is compiled anew for them."""
+NUMBERS = ["pixels", "share", "samples", "clients", "weight_step", "bias_step"]
+"""These change from cohort to cohort, or from network to network: no kernel is compiled anew for them."""
 
 
 def shares(pixels: int, at_once: int, most: int) -> tuple[int, int]:
