@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from potluck.engines.stacked.operations.checks import finish
+
 _log = logging.getLogger("potluck")
 _WARM_UP = 2
 """Steps before a first recording. In these, libraries are loaded and constants copied, which no recording may do."""
@@ -57,6 +59,7 @@ class Studio:
         for _ in range(1 if name in self._known else _WARM_UP):
             step()
         self._known.add(name)
+        finish()
         graph = torch.cuda.CUDAGraph()
         try:
             with _nothing_collected(), torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()):

@@ -17,7 +17,7 @@ from torch import Tensor
 pytest.importorskip("triton", reason="there is no compiler for kernels")
 
 from potluck.data.transform import Transform
-from potluck.engines.stacked.operations import stacked, stacked_blocks
+from potluck.engines.stacked.operations import checks, stacked, stacked_blocks
 from potluck.engines.stacked.operations.kernels import (
     augmentation,
     blocks,
@@ -246,12 +246,12 @@ def test_kernels_of_blocks_are_compared_as_well(
     kernels = kernels_of(blocks, broken)
     monkeypatch.setattr(stacked_blocks, "usable", lambda _: kernels)
     monkeypatch.setattr(stacked_blocks, "compiled", lambda: kernels)
-    stacked_blocks._right.cache_clear()
+    checks.forget()
     each = [
         stacked_blocks._kernels(what, numbers(2, 3, 2, 6, 7), torch.Size((2, 6, 7)), torch.Size((9, 2, 3, 3)), (0, 1))
         for what in BLOCKS
     ]
-    stacked_blocks._right.cache_clear()
+    checks.forget()
     assert each == [None if what == broken else kernels for what in BLOCKS]
     assert [record.levelname for record in caplog.records] == ([] if broken is None else ["WARNING"])
 
@@ -264,11 +264,11 @@ def test_kernels_are_compared_with_pytorch_before_they_are_used(
     kernels = kernels_of(convolution, broken)
     monkeypatch.setattr(stacked, "usable", lambda _: kernels)
     monkeypatch.setattr(stacked, "compiled", lambda: kernels)
-    stacked._right.cache_clear()
+    checks.forget()
     x, weight = numbers(2, 3, 2, 6, 5), numbers(2, 4, 2, 3, 3)
     given = x.shape[2:], weight.shape[1:], Shape((1, 1), (0, 1))
     each = [stacked._fitting(what, x, *given, relu=relu) for what in CONVOLUTIONS]
-    stacked._right.cache_clear()
+    checks.forget()
     many = torch.empty(2, 1 << 24, 2, 6, 5, device="meta")
     assert stacked._fitting("convolve", many, *given, relu=relu) is None
     assert each == [None if what == broken else kernels for what in CONVOLUTIONS]

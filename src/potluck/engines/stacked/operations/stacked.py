@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -12,11 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.grad import conv2d_input, conv2d_weight
 
+from potluck.engines.stacked.operations.checks import agree, passes
 from potluck.engines.stacked.operations.kernels import compiled, usable
 
-_log = logging.getLogger("potluck")
-_TOLERANCE = 0.05
-"""Of the largest number; a kernel that is wrong is wrong by more, and half precision by less."""
+_KERNELS = ("convolve", "input_gradient", "weight_gradient")
 FEW_ENOUGH = 32
 """Channels beyond which PyTorch's own convolutions are faster."""
 _COUNTED = 1 << 26
@@ -53,19 +50,15 @@ def _fitting(what: str, like: Tensor, size: torch.Size, weight: torch.Size, shap
     narrow = all(pad < span for pad, span in zip(shape.padding, kernel, strict=True))
     few = max(outputs, channels) <= FEW_ENOUGH and counted(like.shape[1:])
     kernels = usable(like) if few and plain and narrow else None
-    given = size, weight, shape.padding, like.dtype, like.device
-    return kernels if kernels is not None and _right(what, relu, *given) else None
+    given = size, weight, shape.padding, relu, like.dtype
+    return kernels if kernels is not None and passes(_right, what, _KERNELS, like.device, *given) else None
 
 
-@cache
 def _right(
-    what: str, relu: bool, size: torch.Size, filters: torch.Size, padding: tuple[int, int], dtype: torch.dtype,
-    device: torch.device,
+    what: str, device: torch.device, size: torch.Size, filters: torch.Size, padding: tuple[int, int], relu: bool,
+    dtype: torch.dtype,
 ) -> bool:  # fmt: skip
-    """Whether a kernel, as compiled for a convolution, gives what PyTorch does; said aloud if it does not.
-
-    Compilers of kernels are young, and what they make depends on every size.
-    """
+    """Whether a kernel, as compiled for a convolution, gives what PyTorch does."""
     kernels, shape = compiled(), Shape(padding=padding)
     assert kernels is not None  # noqa: S101  (whoever asks has them)
     x, weight, bias, slope = random_operands(size, filters, padding, dtype, device)
@@ -74,12 +67,12 @@ def _right(
     gate = out.to(dtype) if relu else None
     steep = through(steep, gate)
     if what == "convolve":
-        return agree([kernels.convolve(x, weight, bias, padding, relu=relu)], [out], filters)
+        return agree([kernels.convolve(x, weight, bias, padding, relu=relu)], [out])
     if what == "input_gradient":
         found = kernels.input_gradient(slope, weight, padding, gate)
-        return agree([found], [_input_gradients(steep, filter_, x.shape[1:], shape)], filters)
+        return agree([found], [_input_gradients(steep, filter_, x.shape[1:], shape)])
     both = kernels.weight_gradient(x, slope, filters[2:], padding, gate)
-    return agree(both, _weight_gradients(exact, steep, filters, shape), filters)
+    return agree(both, _weight_gradients(exact, steep, filters, shape))
 
 
 def random_operands(
@@ -91,17 +84,6 @@ def random_operands(
     shapes = (2, 3, *size), (2, *filters), (2, filters[0]), (2, 3, filters[0], *ends)
     x, weight, bias, slope = (torch.randn(one, generator=source).to(device, dtype) for one in shapes)
     return x, weight, bias, slope
-
-
-def agree(found: Sequence[Tensor], expected: Sequence[Tensor], filters: torch.Size) -> bool:
-    """Whether what kernels gave is what PyTorch gives; said aloud if it is not."""
-    right = all(
-        float((one.double() - other).abs().max()) <= _TOLERANCE * float(other.abs().max())
-        for one, other in zip(found, expected, strict=True)
-    )
-    if not right:
-        _log.warning("kernels for filters of shape %s were compiled wrongly: PyTorch's own are used.", tuple(filters))
-    return right
 
 
 def through(slope: Tensor, gate: Tensor | None) -> Tensor:

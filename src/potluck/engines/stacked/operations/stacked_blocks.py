@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from potluck.engines.stacked.operations.checks import agree, passes
 from potluck.engines.stacked.operations.kernels import compiled, usable
 from potluck.engines.stacked.operations.stacked import (
     FEW_ENOUGH,
     Shape,
-    agree,
     convolve,
     counted,
     input_gradient,
@@ -23,6 +22,7 @@ from potluck.engines.stacked.operations.stacked import (
 
 Padding = tuple[int, int]
 
+_KERNELS = ("convolve_and_pool", "pooled_input_gradient", "pooled_weight_gradient")
 _LEAST = 9
 """Outputs of which kernels are made for at least so many: those of a pixel then lie side by side."""
 _CUT = 4
@@ -43,14 +43,14 @@ def fits(x: Tensor, weight: Tensor, shape: Shape) -> bool:
 def _kernels(what: str, like: Tensor, size: torch.Size, filters: torch.Size, padding: Padding) -> Any:
     """The kernels, if they work on this and the one that is needed gives what PyTorch does."""
     kernels = usable(like)
-    return kernels if kernels is not None and _right(what, size, filters, padding, like.dtype, like.device) else None
+    given = size, filters, padding, like.dtype
+    return kernels if kernels is not None and passes(_right, what, _KERNELS, like.device, *given) else None
 
 
-@cache
 def _right(
-    what: str, size: torch.Size, filters: torch.Size, padding: Padding, dtype: torch.dtype, device: torch.device
+    what: str, device: torch.device, size: torch.Size, filters: torch.Size, padding: Padding, dtype: torch.dtype
 ) -> bool:  # fmt: skip
-    """Whether a kernel, as compiled for these blocks, gives what PyTorch does; said aloud if it does not."""
+    """Whether a kernel, as compiled for these blocks, gives what PyTorch does."""
     kernels = compiled()
     assert kernels is not None  # noqa: S101  (whoever asks has them)
     x, weight, bias, slope = random_operands(size, filters, padding, dtype, device)
@@ -62,12 +62,12 @@ def _right(
         found, chosen = kernels.convolve_and_pool(x, weight, bias, padding)
         # Which of two numbers is larger may be a matter of rounding: it has to be one of the largest.
         held = each.gather(0, chosen.long().clamp(max=3).unsqueeze(0)).squeeze(0).relu()
-        return agree([found, torch.where(chosen == _CUT, 0, held)], [out, out], filters)
+        return agree([found, torch.where(chosen == _CUT, 0, held)], [out, out])
     if what == "pooled_input_gradient":
         found = kernels.pooled_input_gradient(slope, which, weight, size, padding)
-        return agree([found], [_input_gradient(steep, which, filter_, size, padding)], filters)
+        return agree([found], [_input_gradient(steep, which, filter_, size, padding)])
     both = kernels.pooled_weight_gradient(x, slope, which, filters[2:], padding)
-    return agree(both, _weight_gradient(exact, steep, which, filters, padding), filters)
+    return agree(both, _weight_gradient(exact, steep, which, filters, padding))
 
 
 def _windows(x: Tensor) -> Tensor:

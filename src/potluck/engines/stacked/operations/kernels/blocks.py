@@ -19,8 +19,6 @@ from potluck.engines.stacked.operations.kernels.products import power, precision
 
 _CUT = tl.constexpr(4)
 """Stands for a window whose largest number is not positive."""
-_FEW = 4
-"""Up to so many channels, gradients by inputs are computed for larger blocks."""
 _PROGRAMS = 264
 """So many programs, two on each of 132 processors, share the windows of all clients for gradients by filters."""
 
@@ -122,9 +120,9 @@ def _by_input(
     C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, O: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
     KH: tl.constexpr, KW: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr, LAST: tl.constexpr,
     TOP: tl.constexpr, ROWS: tl.constexpr, LEFT: tl.constexpr, COLUMNS: tl.constexpr,
-    SIDE: tl.constexpr, PIXELS: tl.constexpr, CHANNELS: tl.constexpr, SPAN: tl.constexpr, PRECISION: tl.constexpr,
+    PIXELS: tl.constexpr, CHANNELS: tl.constexpr, SPAN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Gradients by some blocks of ``SIDE`` by ``SIDE`` pixels of one client's inputs.
+    """Gradients by some blocks of 2 by 2 pixels of one client's inputs.
 
     Such a block is seen by ``ROWS`` times ``COLUMNS`` windows, of which the first is ``TOP`` and ``LEFT`` of it.
     """
@@ -133,22 +131,22 @@ def _by_input(
     which += client * samples * (O * OH * OW)
     weight += client * (KH * KW * C * O)
     out += client * samples * (C * H * W)
+    WIDE: tl.constexpr = (W + 1) // 2
+    HIGH: tl.constexpr = (H + 1) // 2
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
     inside = pixel < pixels
-    sample, row, column = place(pixel, (H + SIDE - 1) // SIDE, (W + SIDE - 1) // SIDE)
-    each = tl.arange(0, SIDE * SIDE * CHANNELS)
+    sample, row, column = place(pixel, HIGH, WIDE)
+    each = tl.arange(0, 4 * CHANNELS)
     c = each % CHANNELS
-    right = each // CHANNELS % SIDE
-    down = each // (SIDE * CHANNELS)
+    right = each // CHANNELS % 2
+    down = each // (2 * CHANNELS)
     o = tl.arange(0, SPAN)
-    top = row * (SIDE // 2) + TOP
-    left = column * (SIDE // 2) + LEFT
-    start = ((sample * OH + top) * OW + left) * O
-    sums = tl.zeros((PIXELS, SIDE * SIDE * CHANNELS), tl.float32)
+    start = ((sample * OH + row + TOP) * OW + column + LEFT) * O
+    sums = tl.zeros((PIXELS, 4 * CHANNELS), tl.float32)
     for i in range(ROWS):
-        near = inside & (top + i >= 0) & (top + i < OH)
+        near = inside & (row + (TOP + i) >= 0) & (row + (TOP + i) < OH)
         for j in tl.static_range(COLUMNS):
-            seen = near & (left + j >= 0) & (left + j < OW)
+            seen = near & (column + (LEFT + j) >= 0) & (column + (LEFT + j) < OW)
             seen = seen[:, None] & (o < O)[None, :]
             at = start[:, None] + (i * OW + j) * O + o[None, :]
             steep = tl.load(slope + at, mask=seen, other=0.0)
@@ -163,8 +161,8 @@ def _by_input(
                     mask=(o < O)[:, None] & part[None, :], other=0.0,
                 )  # fmt: skip
                 sums = tl.dot(values, factors, sums, input_precision=PRECISION)
-    row = SIDE * row[:, None] + down[None, :]
-    column = SIDE * column[:, None] + right[None, :]
+    row = 2 * row[:, None] + down[None, :]
+    column = 2 * column[:, None] + right[None, :]
     there = inside[:, None] & (c < C)[None, :] & (row < H) & (column < W)
     target = (row * W + column) * (C if LAST else 1) + c[None, :] * (1 if LAST else H * W)
     tl.store(out + (sample * (C * H * W))[:, None] + target, sums.to(out.dtype.element_ty), mask=there)
@@ -264,28 +262,26 @@ def pooled_input_gradient(
     slope, which, kernel = arranged(slope), arranged(which), weight.shape[3:]
     (clients, samples, outputs), (channels, height, width) = slope.shape[:3], size
     out = empty(slope, clients, samples, channels, height, width)
-    # Of few channels larger blocks, which see less of the same; of many these would take too much room.
-    side, last = 4 if channels <= _FEW else 2, is_last(channels)
-    firsts, counts = zip(*(_windows(side, span, pad) for span, pad in zip(kernel, padding, strict=True)), strict=True)
-    pixels, at_once = samples * triton.cdiv(height, side) * triton.cdiv(width, side), 128
+    firsts, counts = zip(*(_windows(span, pad) for span, pad in zip(kernel, padding, strict=True)), strict=True)
+    pixels, at_once, last = samples * triton.cdiv(height, 2) * triton.cdiv(width, 2), 128, is_last(channels)
     _by_input[triton.cdiv(pixels, at_once), clients](
         slope, which, weight.permute(0, 3, 4, 1, 2).contiguous(), out, pixels, samples,
         channels, height, width, outputs, *slope.shape[3:], *kernel, *padding, last,
         firsts[0], counts[0], firsts[1], counts[1],
-        SIDE=side, PIXELS=at_once, CHANNELS=max(triton.next_power_of_2(channels), 4), SPAN=power(outputs),
-        PRECISION=precision(), num_warps=4, num_stages=1,
+        PIXELS=at_once, CHANNELS=max(triton.next_power_of_2(channels), 4), SPAN=power(outputs), PRECISION=precision(),
+        num_warps=4, num_stages=1,
     )  # fmt: skip
     return out
 
 
-def _windows(side: int, span: int, padding: int) -> tuple[int, int]:
-    """How far the first window that sees a block of so many pixels is from it, and how many do.
+def _windows(span: int, padding: int) -> tuple[int, int]:
+    """How far the first window that sees a block of two pixels is from it, and how many do.
 
-    >>> _windows(2, 5, 0), _windows(2, 3, 1), _windows(4, 5, 0)
-    ((-2, 3), (-1, 3), (-2, 4))
+    >>> _windows(5, 0), _windows(3, 1)
+    ((-2, 3), (-1, 3))
     """
     first = (padding - span + 1) // 2
-    return first, (padding + side - 1) // 2 - first + 1
+    return first, (padding + 1) // 2 - first + 1
 
 
 def pooled_weight_gradient(

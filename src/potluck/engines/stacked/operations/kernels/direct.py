@@ -15,7 +15,7 @@ from potluck.engines.stacked.operations.kernels.places import NUMBERS, place, sh
 
 _QUICK = 150
 """Products that are written out one by one: of more, only a row at a time."""
-_SUMS = 80
+_SUMS = 108
 """Gradients that a thread has at hand: of more, only those by a row at a time."""
 _AT_ONCE = 128
 """Pixels of a program, one for each thread: of two, Triton 3.6 has read those beyond the padding as well."""
@@ -180,7 +180,7 @@ def convolve(
     (clients, samples), (outputs, height, width), kernel = x.shape[:2], out.shape[2:], weight.shape[3:]
     # All rows of a filter at once, unless that would take long to compile.
     quick = outputs * kernel[0] * kernel[1] <= _QUICK
-    rows, tall = (kernel[0], _tall(outputs)) if quick else (1, 1)
+    rows, tall = (kernel[0], 2 if gated else 4) if quick else (1, 1)
     pixels = samples * triton.cdiv(height, tall) * width
     _direct[triton.cdiv(pixels, _AT_ONCE), clients](
         x, x if gate is None else gate, weight, bias, out, weight.stride(0), bias.stride(0), pixels, samples,
@@ -196,7 +196,7 @@ def weight_gradient(
     (clients, samples, channels), (outputs, height, width) = x.shape[:3], slope.shape[2:]
     # Each program is a single warp, whose threads add up their sums without waiting for others.
     at_once, each = 32, outputs * kernel[0] * kernel[1]
-    rows, tall = (kernel[0], _tall(outputs)) if each <= _SUMS else (1, 1)
+    rows, tall = (kernel[0], 4) if each <= _SUMS else (1, 1)
     some = max(count for count in range(1, channels + 1) if channels % count == 0 and count * each <= max(_SUMS, each))
     tiles = channels // some * kernel[0] // rows
     pixels = samples * triton.cdiv(height, tall) * width
@@ -208,11 +208,6 @@ def weight_gradient(
         PIXELS=at_once, TALL=tall, ROWS=rows, CHANNELS=some, num_warps=1,
     )  # fmt: skip
     return found
-
-
-def _tall(outputs: int) -> int:
-    """How many pixels a thread computes: of more than that, kernels take long to compile and gain little."""
-    return 4 if outputs <= 4 else 2
 
 
 def dense(tensor: Tensor) -> Tensor:
