@@ -128,7 +128,8 @@ class Roster:
             resident.clear(but=rooms.get(resident, ()))
         self._cache.clear()
         if self._gpu and not rooms:
-            torch._C._cuda_clearCublasWorkspaces()  # there is one for every stream, and recordings know where
+            # Products of matrices have one for every stream, and recordings know where it lies.
+            getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
         torch.cuda.empty_cache()  # which does nothing without a GPU
 
     def crowded(self, wave: Sequence[Team]) -> None:
