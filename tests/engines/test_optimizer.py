@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +16,7 @@ from torch.func import functional_call
 from potluck import draws
 from potluck.contract import Group, Networks, Phase
 from potluck.engines.optimizer import Optimizer
+from potluck.errors import ModelError
 from potluck.training import Training
 
 from .made_up import cross_entropy
@@ -202,3 +205,32 @@ def test_gradients_do_not_add_up_over_steps() -> None:
     before = net.state()
     optimizer.step(net.a(X).sum() + net.b(X).sum())
     assert torch.allclose(net.state()["a.bias"], before["a.bias"] - 0.01 * len(X), atol=1e-15)
+
+
+def test_a_weight_in_common_moves_once() -> None:
+    shared = nn.Linear(3, 2, bias=False).double()
+    net = Networks({"a": nn.Sequential(shared), "b": nn.Sequential(shared)})
+    before = shared.weight.detach().clone()
+    training = Training(learning_rate=1.0, momentum=0.0, weight_decay=0.0, clip_norm=None)
+    together = Phase(train=(Group(("a", "b")),), loss=cross_entropy)
+    Optimizer(together, net, training, 1.0).step(shared.weight.sum())
+    assert torch.equal(shared.weight, before - 1)
+    apart = Phase(train=(Group(("a",)), Group(("b",))), loss=cross_entropy)
+    with pytest.raises(ModelError, match="two groups of a phase have a weight in common"):
+        Optimizer(apart, net, training, 1.0)
+
+
+def test_no_compiler_is_loaded() -> None:
+    """It would take longer than to train a small client."""
+    code = """
+import sys, torch
+from potluck.contract import Group, Networks, Phase
+from potluck.engines.optimizer import Optimizer
+from potluck.training import Training
+for kind in ("sgd", "adam"):
+    net = Networks({"a": torch.nn.Linear(2, 2)})
+    optimizer = Optimizer(Phase(train=(Group(("a",)),), loss=None), net, Training(optimizer=kind), 1.0)
+    optimizer.step(net.a(torch.ones(1, 2)).sum())
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

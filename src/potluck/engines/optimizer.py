@@ -11,6 +11,7 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from potluck.contract import Group, Networks, Phase
+from potluck.errors import ModelError
 from potluck.training import Training
 
 ADAM_EPSILON = 1e-8
@@ -62,9 +63,11 @@ class Optimizer:
     def __init__(self, phase: Phase, net: Networks, training: Training, factor: float) -> None:
         self._training, self._factor = training, factor
         self._groups = [
-            _Group(Rule.of(group, training), [p for name in group.networks for p in net.modules[name].parameters()])
-            for group in phase.groups
-        ]
+            _Group(Rule.of(group, training), _parameters(group, net)) for group in phase.groups
+        ]  # fmt: skip
+        every = [parameter for group in self._groups for parameter in group.parameters]
+        if len(set(every)) < len(every):
+            raise ModelError("two groups of a phase have a weight in common: it can learn by the rule of one only.")
 
     def step(self, loss: Tensor) -> None:
         """One step down the gradient of ``loss``."""
@@ -107,7 +110,7 @@ class Optimizer:
         parameters, gradients = _of(group, places)
         for place, parameter in zip(places, parameters, strict=True):
             if place not in group.moments:
-                steps = torch.zeros((), device=parameter.device)
+                steps = torch.zeros((), dtype=torch.float32, device=parameter.device)
                 group.moments[place] = torch.zeros_like(parameter), torch.zeros_like(parameter), steps
         if parameters:
             means, squares, counts = (
@@ -119,6 +122,11 @@ class Optimizer:
                 lr=group.rule.learning_rate * self._factor, weight_decay=group.rule.weight_decay, eps=ADAM_EPSILON,
                 maximize=False,
             )  # fmt: skip
+
+
+def _parameters(group: Group, net: Networks) -> list[nn.Parameter]:
+    """Those of all networks of a group, each once."""
+    return list(dict.fromkeys(p for name in group.networks for p in net.modules[name].parameters()))
 
 
 def _of(group: _Group, places: Sequence[int]) -> tuple[list[Tensor], list[Tensor]]:

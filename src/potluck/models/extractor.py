@@ -14,13 +14,18 @@ from potluck.models.layers import activated
 
 
 class Extractor(nn.Sequential):
-    """Convolutions, each followed by ReLU."""
+    """Layers one after another, of which a convolution and its ReLU are one step."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Images of the same size."""
-        for layer in self:
-            if isinstance(layer, nn.Conv2d):
+        layers = list(self)
+        while layers:
+            layer = layers.pop(0)
+            if isinstance(layer, nn.Conv2d) and layers and type(layers[0]) is nn.ReLU:
+                layers.pop(0)
                 x = activated(layer, x)
+            else:
+                x = layer(x)
         return x
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from potluck.engines.stacked.operations.checks import finish
+from potluck.engines.stacked.operations.checks import undisturbed
 
 _log = logging.getLogger("potluck")
 _WARM_UP = 2
@@ -59,10 +59,13 @@ class Studio:
         for _ in range(1 if name in self._known else _WARM_UP):
             step()
         self._known.add(name)
-        finish()
         graph = torch.cuda.CUDAGraph()
         try:
-            with _nothing_collected(), torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()):
+            with (
+                undisturbed(),
+                _nothing_collected(),
+                torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()),
+            ):
                 step()
         except torch.cuda.OutOfMemoryError:
             raise

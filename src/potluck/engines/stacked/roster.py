@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from weakref import WeakSet
 
 import torch
 
 from potluck.contract import Received, Round
 from potluck.engines.base import Job, Setting
 from potluck.engines.stacked.cache import Cache
+from potluck.engines.stacked.operations.checks import undisturbed
 from potluck.engines.stacked.resident import Resident
 from potluck.engines.stacked.team import Team
 from potluck.engines.stacked.teams import cut, halved, in_powers, power_above
@@ -25,6 +27,10 @@ _FEW = 4
 """Teams of up to so many clients stay as large as they are until the last of them is done."""
 
 
+_rosters: WeakSet[Roster] = WeakSet()
+"""All that there are in this process."""
+
+
 class Roster:
     """Makes teams.
 
@@ -38,6 +44,7 @@ class Roster:
         self.setting = setting
         self.notes: list[str] = []
         self._gpu = setting.device.type == "cuda"
+        _rosters.add(self)
         self._rounding, self._cache = rounding, cache
         self._workshop = Workshop(setting)
         self._residents: dict[str, Resident] = {}
@@ -127,9 +134,10 @@ class Roster:
         for resident in self._residents.values():
             resident.clear(but=rooms.get(resident, ()))
         self._cache.clear()
-        if self._gpu and not rooms:
-            # Products of matrices have one for every stream, and recordings know where it lies.
-            getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
+        if self._gpu and not rooms and len(_rosters) == 1:
+            # Products of matrices have a workspace for every stream of the process, and recordings know where it lies.
+            with undisturbed():
+                getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)()
         torch.cuda.empty_cache()  # which does nothing without a GPU
 
     def crowded(self, wave: Sequence[Team]) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -25,7 +29,6 @@ def test_a_kernel_is_compared_once_for_each_use(caplog: pytest.LogCaptureFixture
     sizes = (2, 1, 2, 1)
     assert [checks.passes(check, "one", ("one", "other"), CPU, size) for size in sizes] == [True, False, True, False]
     assert seen == [("one", CPU, 2), ("one", CPU, 1)]
-    checks.finish()
     assert [record.getMessage() for record in caplog.records] == [
         "a kernel of ours (one) gave wrong numbers; PyTorch's own is used instead."
     ]
@@ -41,18 +44,62 @@ def test_a_kernel_that_does_not_run_is_left_aside(caplog: pytest.LogCaptureFixtu
     ]
 
 
-def test_where_memory_ended_it_is_tried_again() -> None:
-    tries = []
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """A device for which kernels are compared by other threads."""
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    return torch.device("cuda")
+
+
+def test_kernels_are_compared_side_by_side(gpu: torch.device) -> None:
+    together = threading.Barrier(2, timeout=20)
 
     def check(*_: object) -> bool:
-        tries.append(1)
-        if len(tries) == 1:
+        together.wait()
+        return True
+
+    assert checks.passes(check, "b", ("a", "b"), gpu)
+
+
+def test_where_memory_ended_it_is_tried_again(gpu: torch.device) -> None:
+    tries = []
+
+    def check(what: str, *_: object) -> bool:
+        tries.append(what)
+        if tries.count(what) <= 2 * (what == "b"):
             raise torch.cuda.OutOfMemoryError("full")
         return True
 
-    with pytest.raises(torch.cuda.OutOfMemoryError):
-        checks.passes(check, "one", ("one",), CPU)
-    assert checks.passes(check, "one", ("one",), CPU)
+    assert checks.passes(check, "a", ("a", "b"), gpu)
+    with pytest.raises(torch.cuda.OutOfMemoryError, match=r"no memory left to try a kernel \(b\)"):
+        checks.passes(check, "b", ("a", "b"), gpu)
+    assert checks.passes(check, "b", ("a", "b"), gpu)
+    assert tries.count("a") == 1 and tries.count("b") == 3
+
+
+def test_nothing_is_compared_while_a_step_is_recorded(gpu: torch.device) -> None:
+    begun, done = threading.Event(), []
+
+    def check(what: str, *_: object) -> bool:
+        begun.set()
+        time.sleep(0.2)
+        done.append(what)
+        return True
+
+    first = threading.Thread(target=checks.passes, args=(check, "a", (), gpu))
+    first.start()
+    begun.wait(20)
+    with checks.undisturbed():
+        assert done == ["a"]
+        with pytest.raises(RuntimeError, match="was not compared before"):
+            checks.passes(check, "b", (), gpu)
+        other = threading.Thread(target=checks.passes, args=(check, "c", (), gpu))
+        other.start()
+        time.sleep(0.3)
+        assert done == ["a"]
+    for thread in (first, other):
+        thread.join(20)
+    assert done == ["a", "c"]
 
 
 def test_half_of_the_numbers_being_wrong_is_noticed() -> None:

@@ -1,7 +1,7 @@
 """GPU kernels, run by the interpreter of their language on a CPU; on a GPU, themselves.
 
-Only in float32: of products of bfloat16 the interpreter makes something else. On a GPU each kernel is compared with
-PyTorch's operation before it is first used, in the type that it is used in.
+Only in float32: of products of bfloat16 the interpreter makes something else. On a GPU kernels of convolutions are
+compared with PyTorch's operations before they are first used, in the type that they are used in.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 pytest.importorskip("triton", reason="there is no compiler for kernels")
 
 from potluck.data.transform import Transform
-from potluck.engines.stacked.operations import checks, stacked, stacked_blocks
+from potluck.engines.stacked.operations import Operations, checks, mode, stacked, stacked_blocks
+from potluck.engines.stacked.operations import entropy as entropy_operation
+from potluck.engines.stacked.operations import linear as linear_operation
 from potluck.engines.stacked.operations.kernels import (
     augmentation,
     blocks,
@@ -27,7 +29,8 @@ from potluck.engines.stacked.operations.kernels import (
     linear,
     pooling,
 )
-from potluck.engines.stacked.operations.stacked import Shape
+from potluck.engines.stacked.operations.shapes import Shape
+from potluck.models import layers
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -157,6 +160,7 @@ def test_cross_entropy(classes: int) -> None:
     logits = numbers(300, classes).mul(20).requires_grad_()
     label = torch.arange(300, device=DEVICE) % classes
     label[7] = -100
+    assert entropy.entropy(numbers(2, classes), torch.tensor([classes, -1], device=DEVICE)).isnan().all()
     expected = F.cross_entropy(logits, label, reduction="none")
     slope = numbers(300)
     (by_logits,) = torch.autograd.grad(expected, logits, slope)
@@ -244,11 +248,13 @@ def test_kernels_of_blocks_are_compared_as_well(
     broken: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kernels = kernels_of(blocks, broken)
-    monkeypatch.setattr(stacked_blocks, "usable", lambda _: kernels)
+    monkeypatch.setattr(stacked_blocks, "usable", lambda *_: kernels)
     monkeypatch.setattr(stacked_blocks, "compiled", lambda: kernels)
     checks.forget()
     each = [
-        stacked_blocks._kernels(what, numbers(2, 3, 2, 6, 7), torch.Size((2, 6, 7)), torch.Size((9, 2, 3, 3)), (0, 1))
+        stacked_blocks._kernels(
+            what, (numbers(2, 3, 2, 6, 7),), torch.Size((2, 6, 7)), torch.Size((9, 2, 3, 3)), (0, 1)
+        )
         for what in BLOCKS
     ]
     checks.forget()
@@ -262,14 +268,60 @@ def test_kernels_are_compared_with_pytorch_before_they_are_used(
     broken: str | None, relu: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kernels = kernels_of(convolution, broken)
-    monkeypatch.setattr(stacked, "usable", lambda _: kernels)
+    monkeypatch.setattr(stacked, "usable", lambda *_: kernels)
     monkeypatch.setattr(stacked, "compiled", lambda: kernels)
     checks.forget()
     x, weight = numbers(2, 3, 2, 6, 5), numbers(2, 4, 2, 3, 3)
     given = x.shape[2:], weight.shape[1:], Shape((1, 1), (0, 1))
-    each = [stacked._fitting(what, x, *given, relu=relu) for what in CONVOLUTIONS]
+    each = [stacked._fitting(what, (x, weight, None), *given, relu=relu) for what in CONVOLUTIONS]
     checks.forget()
     many = torch.empty(2, 1 << 24, 2, 6, 5, device="meta")
-    assert stacked._fitting("convolve", many, *given, relu=relu) is None
+    assert stacked._fitting("convolve", (many, weight, None), *given, relu=relu) is None
     assert each == [None if what == broken else kernels for what in CONVOLUTIONS]
     assert [record.levelname for record in caplog.records] == ([] if broken is None else ["WARNING"])
+
+
+class Small(nn.Module):
+    """All operations that have kernels for a step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.few, self.many, self.out = nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(3, 9, 3, padding=1), nn.Linear(108, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return layers.activated(self.out, layers.pooled(self.many, layers.activated(self.few, x)).flatten(1))
+
+
+@pytest.mark.parametrize("common", [False, True], ids=["filters of each", "filters in common"])
+def test_a_whole_step(common: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through ``vmap``, with padding, of images with odd edges."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    network = Small().to(DEVICE)
+    weights = {name: 0.3 * numbers(2, *parameter.shape) for name, parameter in network.named_parameters()}
+    shared = {name: one[0] for name, one in weights.items() if common and name != "out.weight"}
+    own = {name: one for name, one in weights.items() if name not in shared}
+    x, labels = numbers(2, 4, 2, 7, 9), (torch.arange(8, device=DEVICE) % 5).view(2, 4)
+    real = torch.tensor([[1.0, 1, 0, 0], [1, 1, 1, 0]], device=DEVICE)
+
+    def step(own: dict[str, Tensor], x: Tensor, labels: Tensor, real: Tensor) -> dict[str, Tensor]:
+        def loss(learning: dict[str, Tensor]) -> Tensor:
+            scores = torch.func.functional_call(network, {**shared, **learning}, x)
+            losses: Tensor = F.cross_entropy(scores, labels, reduction="none") * real
+            return losses.sum()
+
+        return torch.func.grad(loss)(own)  # type: ignore[no-any-return]
+
+    expected = torch.func.vmap(step)(own, x, labels, real)
+    kernels = SimpleNamespace(**{
+        name: one for module in (blocks, convolution, entropy, linear) for name, one in vars(module).items()
+    })  # fmt: skip
+    monkeypatch.setattr(mode, "fits", lambda *_: True)
+    monkeypatch.setattr(mode, "covers", lambda *_: True)
+    for module in (stacked, stacked_blocks, entropy_operation, linear_operation):
+        monkeypatch.setattr(module, "usable", lambda *tensors: kernels if tensors[0].dtype == torch.float32 else None)
+    monkeypatch.setattr(stacked, "compiled", lambda: kernels)
+    monkeypatch.setattr(stacked_blocks, "compiled", lambda: kernels)
+    with Operations():
+        found = torch.func.vmap(step)(own, x, labels, real)
+    for name, one in expected.items():
+        assert torch.allclose(found[name], one, rtol=1e-4, atol=1e-4), name

@@ -122,12 +122,16 @@ class Called(nn.Module):
         return found
 
 
-def test_a_layer_that_somebody_watches_is_called() -> None:
+def test_a_layer_that_somebody_watches_or_changed_is_called() -> None:
     layer, seen = nn.Linear(2, 3), []
     layer.register_forward_hook(lambda *_: seen.append(1))
+    other = nn.Linear(2, 3)
+    other.forward = torch.exp  # type: ignore[method-assign, assignment]
     with Operations():
         layers.activated(layer, torch.zeros(4, 2))
+        changed = layers.activated(other, torch.zeros(4, 2))
     assert seen == [1]
+    assert torch.equal(changed, torch.ones(4, 2))
 
 
 @pytest.mark.parametrize("settings", [{}, {"label_smoothing": 0.1}, {"weight": torch.ones(5)}, {"ignore_index": 2}])
@@ -156,7 +160,9 @@ def test_gradients_of_gradients_are_left_to_pytorch() -> None:
 
     with Operations():
         found = torch.func.vmap(penalty)(x, weight)
+        forwards = torch.func.jvp(F.linear, (x[0], weight[0]), (x[0], weight[0]))[1]
     assert torch.allclose(found, torch.stack([penalty(*one) for one in zip(x, weight, strict=True)]))
+    assert torch.allclose(forwards, 2 * F.linear(x[0], weight[0]))
 
 
 def test_gradients_that_nobody_asks_for_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+import threading
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 
 import torch
@@ -20,7 +22,56 @@ _TOLERANCE = 0.05
 
 Check = Callable[..., bool]
 
-_found: dict[Hashable, Future[bool]] = {}
+_found: dict[Hashable, Future[bool | None]] = {}
+_lock = threading.RLock()
+
+
+class _Gate:
+    """Lets kernels be compared side by side, but not while anybody records."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._working = self._recording = 0
+        self._own = threading.local()
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether it is this thread that records."""
+        return getattr(self._own, "recording", False)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._recording)
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._working -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        with self._changed:
+            self._recording += 1
+            self._changed.wait_for(lambda: not self._working)
+        self._own.recording = True
+        try:
+            yield
+        finally:
+            self._own.recording = False
+            with self._changed:
+                self._recording -= 1
+                self._changed.notify_all()
+
+
+_gate = _Gate()
+
+
+def undisturbed() -> AbstractContextManager[None]:
+    """While active, nothing is compiled or compared: no recording may be made meanwhile."""
+    return _gate.recording()
 
 
 def passes(check: Check, what: str, among: Sequence[str], device: torch.device, *given: Hashable) -> bool:
@@ -33,34 +84,37 @@ def passes(check: Check, what: str, among: Sequence[str], device: torch.device, 
         device: Where it will run.
         given: What it is compiled for.
     """
-    for one in (what, *among) if device.type == "cuda" else (what,):
-        key = check, one, device, given
-        if key not in _found:
-            _found[key] = _begun(_outcome, check, one, device, given)
     key = check, what, device, given
-    try:
-        return _found[key].result()
-    except torch.cuda.OutOfMemoryError:
-        del _found[key]  # there may be room for it later
-        raise
-
-
-def finish() -> None:
-    """Wait until nothing is compiled any more: no recording may be made meanwhile."""
-    wait([outcome for outcome in _found.values() if not outcome.done()])
+    with _lock:
+        for one in (what, *among) if device.type == "cuda" else (what,):
+            if (check, one, device, given) not in _found:
+                if _gate.is_recording:
+                    raise RuntimeError(f"a kernel ({what}) is needed that was not compared before.")
+                _found[check, one, device, given] = _begun(check, one, device, given)
+        wanted = _found[key]
+    outcome = wanted.result()
+    if outcome is None:  # memory had ended, maybe long ago
+        outcome = None if _gate.is_recording else _outcome(check, what, device, given)
+        with _lock:
+            _found.pop(key, None)
+        if outcome is None:
+            raise torch.cuda.OutOfMemoryError(f"there is no memory left to try a kernel ({what}).")
+    return outcome
 
 
 def forget() -> None:
     """Compare all kernels anew."""
-    _found.clear()
+    with _lock:
+        _found.clear()
 
 
-def _outcome(check: Check, what: str, device: torch.device, given: tuple[Hashable, ...]) -> bool:
+def _outcome(check: Check, what: str, device: torch.device, given: tuple[Hashable, ...]) -> bool | None:
+    """Whether a kernel is right; nothing, if there was not enough memory to find out."""
     try:
-        with torch.no_grad(), torch.cuda.device(device if device.type == "cuda" else -1):
+        with _gate.working(), torch.no_grad(), torch.cuda.device(device if device.type == "cuda" else -1):
             right, reason = check(what, device, *given), "gave wrong numbers"
     except torch.cuda.OutOfMemoryError:
-        raise
+        return None
     except Exception as error:  # whatever a compiler may say, there is another way
         right, reason = False, f"did not run ({(str(error).strip() or type(error).__name__).splitlines()[0]})"
     if not right:
@@ -68,11 +122,11 @@ def _outcome(check: Check, what: str, device: torch.device, given: tuple[Hashabl
     return right
 
 
-def _begun(outcome: Callable[..., bool], check: Check, what: str, device: torch.device, given: object) -> Future[bool]:
+def _begun(check: Check, what: str, device: torch.device, given: tuple[Hashable, ...]) -> Future[bool | None]:
     if device.type == "cuda":
-        return _workers().submit(outcome, check, what, device, given)
-    done: Future[bool] = Future()
-    done.set_result(outcome(check, what, device, given))
+        return _workers().submit(_outcome, check, what, device, given)
+    done: Future[bool | None] = Future()
+    done.set_result(_outcome(check, what, device, given))
     return done
 
 

@@ -12,9 +12,9 @@ Dims = tuple[int | None, ...]
 
 
 def derived_once() -> bool:
-    """Whether nobody asks for the gradient of a gradient, which our operations do not have."""
+    """Whether nobody asks for the gradient of a gradient, or for one forwards, which our operations do not have."""
     kinds = [one.key() for one in get_interpreter_stack() or ()]
-    return kinds.count(TransformType.Grad) <= 1
+    return kinds.count(TransformType.Grad) <= 1 and TransformType.Jvp not in kinds
 
 
 def in_front(clients: int, dims: Dims, *tensors: Tensor | None) -> list[Any]:

@@ -13,6 +13,8 @@ from potluck.engines.stacked.operations.kernels import compiled, usable
 
 _MOST = 1024
 """Classes."""
+_COUNTED = 1 << 30
+"""Logits."""
 
 
 def covers(logits: Tensor, label: Tensor) -> bool:
@@ -22,13 +24,18 @@ def covers(logits: Tensor, label: Tensor) -> bool:
     return known and labels and logits.shape[1] <= _MOST
 
 
+def _kernels(logits: Tensor, *others: Tensor) -> Any:
+    """The kernels, unless they would lose count."""
+    return usable(logits, *others) if logits.numel() < _COUNTED else None
+
+
 class CrossEntropy(torch.autograd.Function):
     """As ``cross_entropy`` without reduction."""
 
     @staticmethod
     def forward(logits: Tensor, label: Tensor) -> Tensor:
         """The loss of each sample."""
-        kernels = usable(logits)
+        kernels = _kernels(logits, label)
         return F.cross_entropy(logits, label, reduction="none") if kernels is None else kernels.entropy(logits, label)
 
     @staticmethod
@@ -55,7 +62,7 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def forward(logits: Tensor, label: Tensor, slope: Tensor) -> Tensor:
-        kernels = usable(logits)
+        kernels = _kernels(logits, label, slope)
         if kernels is not None:
             gradient: Tensor = kernels.entropy_gradient(logits, label, slope)
             return gradient

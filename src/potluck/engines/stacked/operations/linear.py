@@ -9,12 +9,15 @@ from torch import Tensor
 
 from potluck.engines.stacked.operations.clients import Dims, in_front
 from potluck.engines.stacked.operations.kernels import usable
-from potluck.engines.stacked.operations.stacked import through
+from potluck.engines.stacked.operations.shapes import through
+
+_COUNTED = 1 << 30
+"""Outputs of one client: of more, kernels would lose count."""
 
 
 def _products(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
     """What each client's layer gives, of ``x`` [clients, samples, inputs]."""
-    kernels = usable(x)
+    kernels = usable(x, weight, bias) if x.shape[1] * weight.shape[1] < _COUNTED else None
     if kernels is not None and bias is not None:
         result = torch.bmm(x, weight.mT)
         kernels.shift(result, bias, relu=relu)
@@ -25,7 +28,7 @@ def _products(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Ten
 
 def _settled(slope: Tensor, gate: Tensor | None, *, summed: bool) -> tuple[Tensor, Tensor]:
     """Slopes that a ReLU lets through, and, where anybody asks for them, those of biases."""
-    kernels = usable(slope) if summed or gate is not None else None
+    kernels = usable(slope, gate) if summed or gate is not None else None
     if kernels is not None:
         gated, sums = kernels.settle(slope, gate, summed=summed)
         return gated, slope.new_empty(0) if sums is None else sums

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from potluck.engines.stacked.operations.convolution import Convolution
 from potluck.engines.stacked.operations.entropy import CrossEntropy, covers
 from potluck.engines.stacked.operations.linear import Linear
 from potluck.engines.stacked.operations.pooling import MaxPooling
-from potluck.engines.stacked.operations.stacked import Shape
+from potluck.engines.stacked.operations.shapes import Shape
 from potluck.engines.stacked.operations.stacked_blocks import fits
 from potluck.models import layers
 
@@ -31,11 +32,25 @@ class Operations(StandIns):
     """
 
     def __init__(self) -> None:
-        super().__init__({
+        derived: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
             torch.conv2d: _convolved, torch.max_pool2d: _pooled, F.max_pool2d: _pooled,
             layers.activated: _activated, layers.pooled: _block, F.linear: _linear, F.cross_entropy: _entropy,
-            torch.Tensor.view: _viewed, torch.Tensor.view_as: _viewed_as,
-        })  # fmt: skip
+        }  # fmt: skip
+        views: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
+            torch.Tensor.view: _viewed,
+            torch.Tensor.view_as: _viewed_as,
+        }
+        super().__init__({func: _once(ours) for func, ours in derived.items()} | views)
+
+
+def _once(stand_in: Callable[..., Tensor | None]) -> Callable[..., Tensor | None]:
+    """A function that stands in for another, as long as its gradient is all that anybody asks for."""
+
+    @wraps(stand_in)
+    def guarded(*given: Any, **more: Any) -> Tensor | None:
+        return stand_in(*given, **more) if derived_once() else None
+
+    return guarded
 
 
 def _convolved(
@@ -51,7 +66,7 @@ def _convolved(
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor | None:
-    if input.ndim != 2 or weight.ndim != 2 or not derived_once():
+    if input.ndim != 2 or weight.ndim != 2:
         return None
     input, weight, bias = under_autocast(input, weight, bias)
     result: Tensor = Linear.apply(input, weight, bias, relu)  # type: ignore[no-untyped-call]  # PyTorch's own
@@ -80,9 +95,9 @@ def _block(conv: nn.Conv2d, x: Tensor) -> Tensor | None:
 
 def _is_plain(layer: nn.Module) -> bool:
     """Whether a layer does nothing but convolve, or multiply."""
-    watched = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks
+    watched = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
     known = type(layer) is nn.Linear or (type(layer) is nn.Conv2d and layer.padding_mode == "zeros")
-    return known and not watched
+    return known and not watched and "forward" not in vars(layer)
 
 
 def _pooled(input: Tensor, *given: Any, **more: Any) -> Tensor | None:
@@ -98,7 +113,7 @@ def _entropy(
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
 ) -> Tensor | None:  # fmt: skip
     plain = weight is None and size_average is None and reduce is None and not label_smoothing
-    if not plain or ignore_index != -100 or reduction != "none" or not covers(input, target) or not derived_once():
+    if not plain or ignore_index != -100 or reduction != "none" or not covers(input, target):
         return None
     result: Tensor = CrossEntropy.apply(input.float(), target)  # type: ignore[no-untyped-call]  # PyTorch's own
     return result

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,62 +11,46 @@ from torch.nn.grad import conv2d_input, conv2d_weight
 
 from potluck.engines.stacked.operations.checks import agree, passes
 from potluck.engines.stacked.operations.kernels import compiled, usable
+from potluck.engines.stacked.operations.shapes import Shape, ends, is_small, through
 
 _KERNELS = ("convolve", "input_gradient", "weight_gradient")
-FEW_ENOUGH = 32
-"""Channels beyond which PyTorch's own convolutions are faster."""
-_COUNTED = 1 << 26
-"""Numbers of one client, of its inputs or outputs: of 32 times as many, kernels would lose count."""
 
 
-class Shape(NamedTuple):
-    """What a convolution is, beside its filters."""
-
-    stride: tuple[int, int] = (1, 1)
-    padding: tuple[int, int] = (0, 0)
-    dilation: tuple[int, int] = (1, 1)
-    groups: int = 1
-
-
-def counted(size: Sequence[int]) -> bool:
-    """Whether kernels can count the samples of a client, which have this size in all."""
-    return torch.Size((size[0], *size[2:])).numel() < _COUNTED
-
-
-def _fitting(what: str, like: Tensor, size: torch.Size, weight: torch.Size, shape: Shape, *, relu: bool) -> Any:
+def _fitting(
+    what: str, tensors: tuple[Tensor, Tensor, Tensor | None], size: torch.Size, filters: torch.Size, shape: Shape, *,
+    relu: bool, biased: bool = True,
+) -> Any:  # fmt: skip
     """The kernels, if they are made for a convolution.
 
     Args:
         what: Which of them is needed.
-        like: Any tensor of the same type and on the same device.
+        tensors: What it is given; first, something of all samples of each client.
         size: Channels, height and width of an input.
-        weight: Shape of the filters of one client.
+        filters: Shape of those of one client.
         shape: What else it is.
         relu: Whether a ReLU follows.
+        biased: Whether there is a bias.
     """
-    outputs, channels, *kernel = weight
-    plain = shape == Shape(padding=shape.padding)
-    narrow = all(pad < span for pad, span in zip(shape.padding, kernel, strict=True))
-    few = max(outputs, channels) <= FEW_ENOUGH and counted(like.shape[1:])
-    kernels = usable(like) if few and plain and narrow else None
-    given = size, weight, shape.padding, relu, like.dtype
+    like = tensors[0]
+    kernels = usable(*tensors) if is_small(like.shape[1], size, filters, shape) else None
+    given = size, filters, shape.padding, relu, biased, like.dtype, torch.backends.cudnn.allow_tf32
     return kernels if kernels is not None and passes(_right, what, _KERNELS, like.device, *given) else None
 
 
 def _right(
     what: str, device: torch.device, size: torch.Size, filters: torch.Size, padding: tuple[int, int], relu: bool,
-    dtype: torch.dtype,
+    biased: bool, dtype: torch.dtype, *_: object,
 ) -> bool:  # fmt: skip
     """Whether a kernel, as compiled for a convolution, gives what PyTorch does."""
     kernels, shape = compiled(), Shape(padding=padding)
     assert kernels is not None  # noqa: S101  (whoever asks has them)
     x, weight, bias, slope = random_operands(size, filters, padding, dtype, device)
     exact, filter_, shift, steep = (one.double() for one in (x, weight, bias, slope))
-    out = _one_by_one(exact, filter_, shift, shape, relu=relu)
+    out = _one_by_one(exact, filter_, shift if biased else None, shape, relu=relu)
     gate = out.to(dtype) if relu else None
     steep = through(steep, gate)
     if what == "convolve":
-        return agree([kernels.convolve(x, weight, bias, padding, relu=relu)], [out])
+        return agree([kernels.convolve(x, weight, bias if biased else None, padding, relu=relu)], [out])
     if what == "input_gradient":
         found = kernels.input_gradient(slope, weight, padding, gate)
         return agree([found], [_input_gradients(steep, filter_, x.shape[1:], shape)])
@@ -80,20 +63,16 @@ def random_operands(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Inputs, filters, biases and slopes of two clients, made up."""
     source = torch.Generator().manual_seed(0)
-    ends = [edge + 2 * pad - span + 1 for edge, pad, span in zip(size[1:], padding, filters[2:], strict=True)]
-    shapes = (2, 3, *size), (2, *filters), (2, filters[0]), (2, 3, filters[0], *ends)
+    after = ends(size[1:], filters[2:], padding)
+    shapes = (2, 3, *size), (2, *filters), (2, filters[0]), (2, 3, filters[0], *after)
     x, weight, bias, slope = (torch.randn(one, generator=source).to(device, dtype) for one in shapes)
     return x, weight, bias, slope
 
 
-def through(slope: Tensor, gate: Tensor | None) -> Tensor:
-    """Slopes where a ReLU, which gave ``gate``, let numbers through."""
-    return slope if gate is None else torch.where(gate <= 0, 0, slope)
-
-
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape, *, relu: bool = False) -> Tensor:
     """The convolution of each client, of ``x`` [clients, samples, channels, height, width]; its ReLU if ``relu``."""
-    kernels = _fitting("convolve", x, x.shape[2:], weight.shape[1:], shape, relu=relu)
+    given = x.shape[2:], weight.shape[1:], shape
+    kernels = _fitting("convolve", (x, weight, bias), *given, relu=relu, biased=bias is not None)
     if kernels is not None:
         result: Tensor = kernels.convolve(x, weight, bias, shape.padding, relu=relu)
         return result
@@ -119,7 +98,8 @@ def input_gradient(
         shape: Of the convolution.
         gate: What the ReLU gave, if there was one.
     """
-    kernels = _fitting("input_gradient", slope, size[1:], weight.shape[1:], shape, relu=gate is not None)
+    given = size[1:], weight.shape[1:], shape
+    kernels = _fitting("input_gradient", (slope, weight, gate), *given, relu=gate is not None)
     if kernels is not None:
         gradient: Tensor = kernels.input_gradient(slope, weight, shape.padding, gate)
         return gradient
@@ -135,7 +115,7 @@ def weight_gradient(
     x: Tensor, slope: Tensor, size: torch.Size, shape: Shape, gate: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The gradients of each client by its filters, of which one client has ``size``, and by its bias."""
-    kernels = _fitting("weight_gradient", x, x.shape[2:], size, shape, relu=gate is not None)
+    kernels = _fitting("weight_gradient", (x, slope, gate), x.shape[2:], size, shape, relu=gate is not None)
     if kernels is not None:
         gradients: tuple[Tensor, Tensor] = kernels.weight_gradient(x, slope, size[2:], shape.padding, gate)
         return gradients

@@ -10,45 +10,36 @@ from torch import Tensor
 
 from potluck.engines.stacked.operations.checks import agree, passes
 from potluck.engines.stacked.operations.kernels import compiled, usable
-from potluck.engines.stacked.operations.stacked import (
-    FEW_ENOUGH,
-    Shape,
-    convolve,
-    counted,
-    input_gradient,
-    random_operands,
-    weight_gradient,
-)
+from potluck.engines.stacked.operations.kernels.memory import is_last
+from potluck.engines.stacked.operations.shapes import CUT, Shape, ends, is_small
+from potluck.engines.stacked.operations.stacked import convolve, input_gradient, random_operands, weight_gradient
 
 Padding = tuple[int, int]
 
 _KERNELS = ("convolve_and_pool", "pooled_input_gradient", "pooled_weight_gradient")
-_LEAST = 9
-"""Outputs of which kernels are made for at least so many: those of a pixel then lie side by side."""
-_CUT = 4
-"""Stands for a window whose largest number is not positive."""
 
 
 def fits(x: Tensor, weight: Tensor, shape: Shape) -> bool:
     """Whether kernels are made for the blocks of one client, whose convolution has filters of shape ``weight``."""
-    outputs, channels, *kernel = weight.shape
-    plain = shape == Shape(padding=shape.padding)
-    narrow = all(pad < span for pad, span in zip(shape.padding, kernel, strict=True))
-    sizes = (edge + 2 * pad - span + 1 for edge, pad, span in zip(x.shape[2:], shape.padding, kernel, strict=True))
-    few = _LEAST <= outputs <= FEW_ENOUGH and channels <= FEW_ENOUGH and counted(x.shape)
     known = x.is_cuda and x.dtype in (torch.float32, torch.bfloat16) and compiled() is not None
-    return known and plain and narrow and few and all(size > 1 for size in sizes)
+    small = is_small(x.shape[0], x.shape[1:], weight.shape, shape)
+    windows = min(ends(x.shape[2:], weight.shape[2:], shape.padding)) > 1
+    # Kernels are made for outputs that lie side by side.
+    return known and small and windows and is_last(weight.shape[0])
 
 
-def _kernels(what: str, like: Tensor, size: torch.Size, filters: torch.Size, padding: Padding) -> Any:
-    """The kernels, if they work on this and the one that is needed gives what PyTorch does."""
-    kernels = usable(like)
-    given = size, filters, padding, like.dtype
+def _kernels(
+    what: str, tensors: tuple[Tensor, ...], size: torch.Size, filters: torch.Size, padding: Padding
+) -> Any:  # fmt: skip
+    """The kernels, if they work on these tensors and the one that is needed gives what PyTorch does."""
+    kernels, like = usable(*tensors), tensors[0]
+    given = size, filters, padding, like.dtype, torch.backends.cudnn.allow_tf32
     return kernels if kernels is not None and passes(_right, what, _KERNELS, like.device, *given) else None
 
 
 def _right(
-    what: str, device: torch.device, size: torch.Size, filters: torch.Size, padding: Padding, dtype: torch.dtype
+    what: str, device: torch.device, size: torch.Size, filters: torch.Size, padding: Padding, dtype: torch.dtype,
+    *_: object,
 ) -> bool:  # fmt: skip
     """Whether a kernel, as compiled for these blocks, gives what PyTorch does."""
     kernels = compiled()
@@ -62,7 +53,7 @@ def _right(
         found, chosen = kernels.convolve_and_pool(x, weight, bias, padding)
         # Which of two numbers is larger may be a matter of rounding: it has to be one of the largest.
         held = each.gather(0, chosen.long().clamp(max=3).unsqueeze(0)).squeeze(0).relu()
-        return agree([found, torch.where(chosen == _CUT, 0, held)], [out, out])
+        return agree([found, torch.where(chosen == CUT, 0, held)], [out, out])
     if what == "pooled_input_gradient":
         found = kernels.pooled_input_gradient(slope, which, weight, size, padding)
         return agree([found], [_input_gradient(steep, which, filter_, size, padding)])
@@ -78,7 +69,7 @@ def _windows(x: Tensor) -> Tensor:
 
 def pooled(x: Tensor, weight: Tensor, bias: Tensor, padding: Padding) -> tuple[Tensor, Tensor]:
     """ReLU of the largest number of every window, of ``x`` [clients, samples, channels, height, width], and which."""
-    kernels = _kernels("convolve_and_pool", x, x.shape[2:], weight.shape[1:], padding)
+    kernels = _kernels("convolve_and_pool", (x, weight, bias), x.shape[2:], weight.shape[1:], padding)
     if kernels is not None:
         found: tuple[Tensor, Tensor] = kernels.convolve_and_pool(x, weight, bias, padding)
         return found
@@ -88,13 +79,12 @@ def pooled(x: Tensor, weight: Tensor, bias: Tensor, padding: Padding) -> tuple[T
 def _largest(each: Tensor) -> tuple[Tensor, Tensor]:
     """ReLU of the largest of the four numbers of every window, and which of them it is."""
     most, which = each.max(0)
-    return F.relu(most), torch.where(most <= 0, _CUT, which).to(torch.uint8)
+    return F.relu(most), torch.where(most <= 0, CUT, which).to(torch.uint8)
 
 
 def _spread(slope: Tensor, which: Tensor, weight: torch.Size, size: torch.Size, padding: Padding) -> Tensor:
     """The slope of each window where its largest number was, and zeros elsewhere."""
-    ends = (edge + 2 * pad - span + 1 for edge, pad, span in zip(size[1:], padding, weight[3:], strict=True))
-    out = slope.new_zeros(*slope.shape[:3], *ends)
+    out = slope.new_zeros(*slope.shape[:3], *ends(size[1:], weight[3:], padding))
     high, wide = (2 * edge for edge in slope.shape[3:])
     for k in range(4):
         out[..., k // 2 : high : 2, k % 2 : wide : 2] = torch.where(which == k, slope, 0)
@@ -103,7 +93,7 @@ def _spread(slope: Tensor, which: Tensor, weight: torch.Size, size: torch.Size, 
 
 def pooled_input_gradient(slope: Tensor, which: Tensor, weight: Tensor, size: torch.Size, padding: Padding) -> Tensor:
     """The gradient of each client by its inputs, of which one has ``size``."""
-    kernels = _kernels("pooled_input_gradient", slope, size, weight.shape[1:], padding)
+    kernels = _kernels("pooled_input_gradient", (slope, which, weight), size, weight.shape[1:], padding)
     if kernels is not None:
         gradient: Tensor = kernels.pooled_input_gradient(slope, which, weight, size, padding)
         return gradient
@@ -119,7 +109,7 @@ def pooled_weight_gradient(
     x: Tensor, slope: Tensor, which: Tensor, size: torch.Size, padding: Padding
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The gradients of each client by its filters, of which one client has ``size``, and by its bias."""
-    kernels = _kernels("pooled_weight_gradient", x, x.shape[2:], size, padding)
+    kernels = _kernels("pooled_weight_gradient", (x, slope, which), x.shape[2:], size, padding)
     if kernels is not None:
         gradients: tuple[Tensor, Tensor] = kernels.pooled_weight_gradient(x, slope, which, size[2:], padding)
         return gradients

@@ -11,14 +11,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from potluck.engines.stacked.operations.kernels.direct import dense
-from potluck.engines.stacked.operations.kernels.memory import arranged, empty, is_last
+from potluck.engines.stacked.operations.kernels.memory import arranged, dense, empty, is_last
 from potluck.engines.stacked.operations.kernels.places import NUMBERS, place, shares, within
 from potluck.engines.stacked.operations.kernels.pooling import larger
 from potluck.engines.stacked.operations.kernels.products import power, precision
+from potluck.engines.stacked.operations.shapes import CUT, ends
 
-_CUT = tl.constexpr(4)
-"""Stands for a window whose largest number is not positive."""
+_CUT = tl.constexpr(CUT)
 _PROGRAMS = 264
 """So many programs, two on each of 132 processors, share the windows of all clients for gradients by filters."""
 
@@ -150,7 +149,7 @@ def _by_input(
             seen = seen[:, None] & (o < O)[None, :]
             at = start[:, None] + (i * OW + j) * O + o[None, :]
             steep = tl.load(slope + at, mask=seen, other=0.0)
-            position = tl.load(which + at, mask=seen, other=4)
+            position = tl.load(which + at, mask=seen, other=_CUT)
             for k in tl.static_range(4):
                 values = tl.where(position == k, steep, 0.0)
                 kh = down + (PH - k // 2) - 2 * (TOP + i)
@@ -201,7 +200,7 @@ def _by_filters(
         inside = pixel < stop
         there = inside[:, None] & (o < O)[None, :]
         steep = tl.load(slope + pixel[:, None] * O + o[None, :], mask=there, other=0.0)
-        position = tl.load(which + pixel[:, None] * O + o[None, :], mask=there, other=4)
+        position = tl.load(which + pixel[:, None] * O + o[None, :], mask=there, other=_CUT)
         total += tl.sum(tl.where(position < _CUT, steep, 0.0).to(tl.float32), 0)
         sample, row, column = place(pixel, OH, OW)
         row = 2 * row - PH
@@ -241,8 +240,7 @@ def convolve_and_pool(
     x, kernel = arranged(x), weight.shape[3:]
     (clients, samples), outputs = x.shape[:2], weight.shape[1]
     channels, height, width = x.shape[2:]
-    sizes = zip((height, width), padding, kernel, strict=True)
-    high, wide = ((edge + 2 * pad - span + 1) // 2 for edge, pad, span in sizes)
+    high, wide = (edge // 2 for edge in ends((height, width), kernel, padding))
     out = empty(x, clients, samples, outputs, high, wide)
     which = torch.empty_like(out, dtype=torch.uint8)
     pixels, last, bias = samples * high * wide, is_last(channels), dense(bias)

@@ -7,11 +7,11 @@ bits.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from potluck.engines.stacked.operations.kernels import direct, products
 from potluck.engines.stacked.operations.kernels.memory import arranged, empty, is_last
+from potluck.engines.stacked.operations.shapes import ends, through
 
 _FEW_SUMS = 32
 """Up to so many gradients, those by a row of all filters, are summed up directly."""
@@ -55,7 +55,7 @@ def input_gradient(slope: Tensor, weight: Tensor, padding: tuple[int, int], gate
     rest = weight.shape[3] - 1 - padding[0], weight.shape[4] - 1 - padding[1]
     out = _room(slope, weight.shape[2], weight, rest)
     if is_last(slope.shape[2]) or is_last(out.shape[2]):
-        products.convolve(_through(slope, gate), weight, None, out, rest, turned=True)
+        products.convolve(through(slope, gate), weight, None, out, rest, turned=True)
     else:
         direct.convolve(slope, weight, None, out, rest, gate=gate, turned=True)
     return out
@@ -70,17 +70,11 @@ def weight_gradient(
     if few:
         parts = direct.weight_gradient(x, slope, gate, kernel, padding, _PROGRAMS)
     else:
-        parts = products.weight_gradient(x, _through(slope, gate), kernel, padding, _PROGRAMS)
+        parts = products.weight_gradient(x, through(slope, gate), kernel, padding, _PROGRAMS)
     found = parts.sum(0).to(x.dtype)
     outputs, channels = slope.shape[2], x.shape[2]
     return found[:, :-outputs].view(-1, outputs, channels, *kernel), found[:, -outputs:]
 
 
-def _through(slope: Tensor, gate: Tensor | None) -> Tensor:
-    """Slopes where a ReLU let numbers through."""
-    return slope if gate is None else torch.where(gate <= 0, 0, slope)
-
-
 def _room(x: Tensor, outputs: int, weight: Tensor, padding: tuple[int, int]) -> Tensor:
-    size = [edge + 2 * pad - span + 1 for edge, pad, span in zip(x.shape[3:], padding, weight.shape[3:], strict=True)]
-    return empty(x, *x.shape[:2], outputs, *size)
+    return empty(x, *x.shape[:2], outputs, *ends(x.shape[3:], weight.shape[3:], padding))

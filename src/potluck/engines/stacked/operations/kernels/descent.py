@@ -13,7 +13,7 @@ _AT_ONCE = 1024
 @triton.jit(do_not_specialize=["count", "step", "gradient_step"])
 def _descend(
     weights, velocity, gradient, norm, rate, active, count, step, gradient_step, limit, epsilon, decay, momentum,
-    CLIPPED: tl.constexpr, MOMENTUM: tl.constexpr, AT_ONCE: tl.constexpr,
+    CLIPPED: tl.constexpr, DECAYED: tl.constexpr, MOMENTUM: tl.constexpr, AT_ONCE: tl.constexpr,
 ):  # fmt: skip
     """A step of some weights of one client."""
     client = tl.program_id(1).to(tl.int64)
@@ -26,7 +26,8 @@ def _descend(
             slope = slope * tl.minimum(
                 limit / (tl.load(norm + client) + epsilon), 1.0, propagate_nan=tl.PropagateNan.ALL
             )
-        slope = slope + decay * held
+        if DECAYED:
+            slope = slope + decay * held
         if MOMENTUM:
             slope = slope + momentum * tl.load(velocity + client * step + number, mask=inside, other=0.0)
             tl.store(velocity + client * step + number, slope, mask=inside)
@@ -56,5 +57,5 @@ def descend(
     _descend[triton.cdiv(count, _AT_ONCE), clients](
         weights, weights if velocity is None else velocity, gradient, weights if norm is None else norm, rate,
         active.view(torch.uint8), count, weights.stride(0), gradient.stride(0), limit, epsilon, decay, momentum,
-        CLIPPED=norm is not None, MOMENTUM=velocity is not None, AT_ONCE=_AT_ONCE, num_warps=4,
+        CLIPPED=norm is not None, DECAYED=decay != 0, MOMENTUM=velocity is not None, AT_ONCE=_AT_ONCE, num_warps=4,
     )  # fmt: skip

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from potluck.engines.stacked.operations.kernels.memory import dense
 from potluck.engines.stacked.operations.kernels.places import NUMBERS, place, shares, within
 
 _QUICK = 150
@@ -208,8 +209,3 @@ def weight_gradient(
         PIXELS=at_once, TALL=tall, ROWS=rows, CHANNELS=some, num_warps=1,
     )  # fmt: skip
     return found
-
-
-def dense(tensor: Tensor) -> Tensor:
-    """A tensor that lies in one piece for each client, though clients may lie apart."""
-    return tensor if tensor[0].is_contiguous() else tensor.contiguous()

@@ -31,6 +31,7 @@ def _scores(logits, label, samples, CLASSES: tl.constexpr, SAMPLES: tl.constexpr
 def _entropy(logits, label, out, samples, CLASSES: tl.constexpr, SAMPLES: tl.constexpr, SPAN: tl.constexpr):
     sample, inside, _, scores, total, own, hit = _scores(logits, label, samples, CLASSES, SAMPLES, SPAN)
     loss = total - tl.sum(tl.where(hit, scores, 0.0), 1)
+    loss = tl.where((own < 0) | (own >= CLASSES), float("nan"), loss)  # there is no such class
     tl.store(out + sample, tl.where(own == _IGNORED, 0.0, loss), mask=inside)
 
 

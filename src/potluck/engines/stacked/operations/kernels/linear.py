@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from potluck.engines.stacked.operations.kernels.memory import dense
+
 _AT_ONCE = 1024
 _ROWS, _COLUMNS = 32, 128
 
@@ -48,8 +50,7 @@ def _settle(
 def shift(out: Tensor, bias: Tensor, *, relu: bool) -> None:
     """Add biases [clients, outputs] to ``out`` [clients, samples, outputs], and take its ReLU if asked for."""
     clients, samples, each = out.shape
-    bias = bias if bias.stride(1) == 1 else bias.contiguous()
-    count = samples * each
+    bias, count = dense(bias), samples * each
     _shift[triton.cdiv(count, _AT_ONCE), clients](
         out, bias, bias.stride(0), count, each, RELU=relu, AT_ONCE=_AT_ONCE
     )  # fmt: skip

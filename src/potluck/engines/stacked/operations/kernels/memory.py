@@ -27,3 +27,8 @@ def empty(like: Tensor, *shape: int) -> Tensor:
     if is_last(channels):
         return like.new_empty(*outer, height, width, channels).movedim(-1, -3)
     return like.new_empty(shape)
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """A tensor that lies in one piece for each client, though clients may lie apart."""
+    return tensor if tensor[0].is_contiguous() else tensor.contiguous()

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from potluck.engines.stacked.operations.kernels.memory import is_last
+from potluck.engines.stacked.operations.kernels.memory import dense, is_last
 from potluck.engines.stacked.operations.kernels.places import NUMBERS, place, shares, within
 
 _LEAST = 16
@@ -214,7 +214,9 @@ def convolve(
         return
     pixels, at_once, last = samples * high * wide, 256, is_last(channels)
     span = channels if last and channels == power(channels) else _LEAST
-    biased, step = (weight, 0) if bias is None else (bias.contiguous(), outputs)  # any memory, where there is none
+    biased, step = (
+        (weight, 0) if bias is None else (dense(bias), dense(bias).stride(0))
+    )  # any memory, where there is none
     _product[triton.cdiv(pixels, at_once), clients](
         x, weight, biased, out, step, pixels, samples, *sizes, **common,
         X_LAST=last, OUT_LAST=is_last(outputs), BIASED=bias is not None,
