@@ -126,7 +126,7 @@ def test_a_layer_that_somebody_watches_or_changed_is_called() -> None:
     layer, seen = nn.Linear(2, 3), []
     layer.register_forward_hook(lambda *_: seen.append(1))
     other = nn.Linear(2, 3)
-    other.forward = torch.exp  # type: ignore[method-assign, assignment]
+    other.forward = torch.exp  # type: ignore[method-assign]
     with Operations():
         layers.activated(layer, torch.zeros(4, 2))
         changed = layers.activated(other, torch.zeros(4, 2))
