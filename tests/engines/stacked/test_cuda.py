@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
 
 from potluck import algorithms
+from potluck.client import Architecture, Client
+from potluck.data.transform import Transform
 from potluck.engines.stacked import Stacked
 from potluck.engines.stacked.program import Program
 from potluck.federation import Federation
+from potluck.models import build
 
-from .small import assert_same, federation
+from .small import QUICK, assert_same, federation, held
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
@@ -34,6 +39,32 @@ def test_every_algorithm_on_a_gpu(name: str) -> None:
 
 def test_the_gpu_computes_what_the_cpu_does() -> None:
     assert_same(federation("pfedes", "loop"), federation("pfedes", "stacked", device="cuda"), tolerance=1e-7)
+
+
+def papers(name: str, engine: str, device: str = "cuda") -> Federation:
+    """Clients with networks of the papers, for which there are kernels, and images of colours."""
+    source = torch.Generator().manual_seed(0)
+    clients = []
+    for number, count in zip((1, 2, 5, 5), (40, 33, 50, 9), strict=True):
+        data = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=source), torch.arange(count) % 4
+        kind = f"cnn-{number}"
+        clients.append(Client(Architecture(kind, partial(build, kind, (3, 32, 32), 4)), train=data, test=data))
+    settings: dict[str, Any] = {"batch_size": 32, "epochs": 2, "precision": "float32", "device": device}
+    transform = Transform((0.5, 0.5, 0.5), (0.25, 0.25, 0.25), "release")
+    return Federation(
+        algorithms.find(name)(**QUICK.get(name, {})), clients, engine=engine, transform=transform, **settings
+    )
+
+
+@pytest.mark.parametrize("name", ["pfedes", "fedproto", "fml"])
+def test_kernels_compute_what_pytorch_does(name: str) -> None:
+    loop, stacked = papers(name, "loop"), papers(name, "stacked")
+    for given in (loop, stacked):
+        given.run(1, watch=lambda _: None)
+    for number, state in held(loop).items():
+        apart = [(state[path] - other).norm() for path, other in held(stacked)[number].items()]
+        assert torch.stack(apart).norm() < 1e-3 * torch.stack([tensor.norm() for tensor in state.values()]).norm()
+    assert stacked.engine.notes == ()
 
 
 @pytest.mark.parametrize("recorded", [True, False])
