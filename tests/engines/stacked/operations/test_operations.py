@@ -151,6 +151,7 @@ def test_cross_entropy(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     assert torch.allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # PyTorch's own, on the way forwards
 def test_gradients_of_gradients_are_left_to_pytorch() -> None:
     x, weight = numbers(CLIENTS, 4, 5), numbers(CLIENTS, 6, 5)
 
