@@ -32,7 +32,7 @@ class StandIns(TorchFunctionMode):
         result = self._functions[func](*args, **kwargs) if func in self._functions else None
         if result is not None:
             return result
-        if func in (layers.activated, layers.pooled):
+        if func in layers.STEPS:
             with self:  # for their parts
                 return unwrap(func)(*args, **kwargs)
         return func(*args, **kwargs)

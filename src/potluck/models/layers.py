@@ -5,6 +5,8 @@ They compute what their parts do. A network made of the parts themselves compute
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import wrap_torch_function
@@ -23,3 +25,7 @@ def pooled(conv: nn.Conv2d, x: Tensor) -> Tensor:
     Papers put ReLU before pooling; after it there is a quarter of the work, and the same result.
     """
     return F.relu(F.max_pool2d(conv(x), 2))
+
+
+STEPS: frozenset[Callable[..., Tensor]] = frozenset({activated, pooled})
+"""All of them: an engine that does not do one in one go looks at its parts."""

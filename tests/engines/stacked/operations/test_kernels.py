@@ -17,7 +17,7 @@ from torch import Tensor, nn
 pytest.importorskip("triton", reason="there is no compiler for kernels")
 
 from potluck.data.transform import Transform
-from potluck.engines.stacked.operations import Operations, checks, mode, stacked, stacked_blocks
+from potluck.engines.stacked.operations import Operations, checks, mode
 from potluck.engines.stacked.operations import entropy as entropy_operation
 from potluck.engines.stacked.operations import linear as linear_operation
 from potluck.engines.stacked.operations.kernels import (
@@ -30,6 +30,8 @@ from potluck.engines.stacked.operations.kernels import (
     pooling,
 )
 from potluck.engines.stacked.operations.shapes import Shape
+from potluck.engines.stacked.operations.together import blocks as together_blocks
+from potluck.engines.stacked.operations.together import convolution as together_convolution
 from potluck.models import layers
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -248,11 +250,11 @@ def test_kernels_of_blocks_are_compared_as_well(
     broken: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kernels = kernels_of(blocks, broken)
-    monkeypatch.setattr(stacked_blocks, "usable", lambda *_: kernels)
-    monkeypatch.setattr(stacked_blocks, "compiled", lambda: kernels)
+    monkeypatch.setattr(together_blocks, "usable", lambda *_: kernels)
+    monkeypatch.setattr(together_blocks, "compiled", lambda: kernels)
     checks.forget()
     each = [
-        stacked_blocks._kernels(
+        together_blocks._kernels(
             what, (numbers(2, 3, 2, 6, 7),), torch.Size((2, 6, 7)), torch.Size((9, 2, 3, 3)), (0, 1)
         )
         for what in BLOCKS
@@ -268,15 +270,15 @@ def test_kernels_are_compared_with_pytorch_before_they_are_used(
     broken: str | None, relu: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kernels = kernels_of(convolution, broken)
-    monkeypatch.setattr(stacked, "usable", lambda *_: kernels)
-    monkeypatch.setattr(stacked, "compiled", lambda: kernels)
+    monkeypatch.setattr(together_convolution, "usable", lambda *_: kernels)
+    monkeypatch.setattr(together_convolution, "compiled", lambda: kernels)
     checks.forget()
     x, weight = numbers(2, 3, 2, 6, 5), numbers(2, 4, 2, 3, 3)
     given = x.shape[2:], weight.shape[1:], Shape((1, 1), (0, 1))
-    each = [stacked._fitting(what, (x, weight, None), *given, relu=relu) for what in CONVOLUTIONS]
+    each = [together_convolution._fitting(what, (x, weight, None), *given, relu=relu) for what in CONVOLUTIONS]
     checks.forget()
     many = torch.empty(2, 1 << 24, 2, 6, 5, device="meta")
-    assert stacked._fitting("convolve", (many, weight, None), *given, relu=relu) is None
+    assert together_convolution._fitting("convolve", (many, weight, None), *given, relu=relu) is None
     assert each == [None if what == broken else kernels for what in CONVOLUTIONS]
     assert [record.levelname for record in caplog.records] == ([] if broken is None else ["WARNING"])
 
@@ -317,10 +319,10 @@ def test_a_whole_step(common: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     })  # fmt: skip
     monkeypatch.setattr(mode, "fits", lambda *_: True)
     monkeypatch.setattr(mode, "covers", lambda *_: True)
-    for module in (stacked, stacked_blocks, entropy_operation, linear_operation):
+    for module in (together_convolution, together_blocks, entropy_operation, linear_operation):
         monkeypatch.setattr(module, "usable", lambda *tensors: kernels if tensors[0].dtype == torch.float32 else None)
-    monkeypatch.setattr(stacked, "compiled", lambda: kernels)
-    monkeypatch.setattr(stacked_blocks, "compiled", lambda: kernels)
+    monkeypatch.setattr(together_convolution, "compiled", lambda: kernels)
+    monkeypatch.setattr(together_blocks, "compiled", lambda: kernels)
     with Operations():
         found = torch.func.vmap(step)(own, x, labels, real)
     for name, one in expected.items():

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from potluck.engines.stacked.operations.clients import Dims, in_front
-from potluck.engines.stacked.operations.stacked_blocks import (
+from potluck.engines.stacked.operations.together.blocks import (
     Padding,
     pooled,
     pooled_input_gradient,

@@ -1,20 +1,13 @@
-"""Clients as the first dimension of what ``vmap`` gives, and what else it says."""
+"""Clients as the first dimension of what ``vmap`` gives."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from torch import Tensor
-from torch._C._functorch import TransformType, get_interpreter_stack
 
 Dims = tuple[int | None, ...]
 """Which dimension of each tensor is that of the clients; none where all have it in common."""
-
-
-def derived_once() -> bool:
-    """Whether nobody asks for the gradient of a gradient, or for one forwards, which our operations do not have."""
-    kinds = [one.key() for one in get_interpreter_stack() or ()]
-    return kinds.count(TransformType.Grad) <= 1 and TransformType.Jvp not in kinds
 
 
 def in_front(clients: int, dims: Dims, *tensors: Tensor | None) -> list[Any]:

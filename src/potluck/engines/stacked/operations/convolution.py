@@ -15,7 +15,7 @@ from torch.nn.grad import conv2d_input, conv2d_weight
 
 from potluck.engines.stacked.operations.clients import Dims, in_front
 from potluck.engines.stacked.operations.shapes import Shape, through
-from potluck.engines.stacked.operations.stacked import convolve, input_gradient, weight_gradient
+from potluck.engines.stacked.operations.together.convolution import convolve, input_gradient, weight_gradient
 
 
 class Convolution(torch.autograd.Function):

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from potluck.engines.stacked.operations.clients import Dims, in_front
-from potluck.engines.stacked.operations.kernels import compiled, usable
+from potluck.engines.stacked.operations.kernels import suitable, usable
 
 _MOST = 1024
 """Classes."""
@@ -19,9 +19,8 @@ _COUNTED = 1 << 30
 
 def covers(logits: Tensor, label: Tensor) -> bool:
     """Whether kernels are made for such a loss."""
-    known = logits.is_cuda and logits.dtype in (torch.float32, torch.bfloat16) and compiled() is not None
     labels = logits.ndim == 2 and label.ndim == 1 and label.dtype == torch.int64
-    return known and labels and logits.shape[1] <= _MOST
+    return suitable(logits) is not None and labels and logits.shape[1] <= _MOST
 
 
 def _kernels(logits: Tensor, *others: Tensor) -> Any:

@@ -9,16 +9,16 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._C._functorch import TransformType, get_interpreter_stack
 
 from potluck.engines.operands import StandIns, pair, under_autocast, window_of
 from potluck.engines.stacked.operations.blocks import Block
-from potluck.engines.stacked.operations.clients import derived_once
 from potluck.engines.stacked.operations.convolution import Convolution
 from potluck.engines.stacked.operations.entropy import CrossEntropy, covers
 from potluck.engines.stacked.operations.linear import Linear
 from potluck.engines.stacked.operations.pooling import MaxPooling
 from potluck.engines.stacked.operations.shapes import Shape
-from potluck.engines.stacked.operations.stacked_blocks import fits
+from potluck.engines.stacked.operations.together.blocks import fits
 from potluck.models import layers
 
 Pair = int | Sequence[int]
@@ -48,9 +48,15 @@ def _once(stand_in: Callable[..., Tensor | None]) -> Callable[..., Tensor | None
 
     @wraps(stand_in)
     def guarded(*given: Any, **more: Any) -> Tensor | None:
-        return stand_in(*given, **more) if derived_once() else None
+        return stand_in(*given, **more) if _derived_once() else None
 
     return guarded
+
+
+def _derived_once() -> bool:
+    """Whether nobody asks for the gradient of a gradient, or for one forwards, which our operations do not have."""
+    kinds = [one.key() for one in get_interpreter_stack() or ()]
+    return kinds.count(TransformType.Grad) <= 1 and TransformType.Jvp not in kinds
 
 
 def _convolved(

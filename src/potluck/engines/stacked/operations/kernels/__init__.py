@@ -57,10 +57,13 @@ def _why_not(kernels: SimpleNamespace, modules: Sequence[ModuleType]) -> str | N
     return None if abs(float(found) - log(2)) < _TOLERANCE else f"one gave {float(found)} for the logarithm of 2"
 
 
+def suitable(x: Tensor) -> SimpleNamespace | None:
+    """The kernels, if they can work on tensors like ``x``, which may be one within a vmap."""
+    return compiled() if x.is_cuda and x.dtype in (torch.float32, torch.bfloat16) else None
+
+
 def usable(x: Tensor, *others: Tensor | None) -> SimpleNamespace | None:
     """The kernels, if they can work on ``x`` and others."""
-    if not x.is_cuda or x.dtype not in (torch.float32, torch.bfloat16):
-        return None
     # Within another vmap these are no tensors of memory.
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    return None if any(wrapped(one) for one in (x, *others) if one is not None) else compiled()
+    return None if any(wrapped(one) for one in (x, *others) if one is not None) else suitable(x)

@@ -9,10 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from potluck.engines.stacked.operations.checks import agree, passes
-from potluck.engines.stacked.operations.kernels import compiled, usable
+from potluck.engines.stacked.operations.kernels import compiled, suitable, usable
 from potluck.engines.stacked.operations.kernels.memory import is_last
 from potluck.engines.stacked.operations.shapes import CUT, Shape, ends, is_small
-from potluck.engines.stacked.operations.stacked import convolve, input_gradient, random_operands, weight_gradient
+from potluck.engines.stacked.operations.together.convolution import (
+    convolve,
+    input_gradient,
+    random_operands,
+    weight_gradient,
+)
 
 Padding = tuple[int, int]
 
@@ -21,11 +26,10 @@ _KERNELS = ("convolve_and_pool", "pooled_input_gradient", "pooled_weight_gradien
 
 def fits(x: Tensor, weight: Tensor, shape: Shape) -> bool:
     """Whether kernels are made for the blocks of one client, whose convolution has filters of shape ``weight``."""
-    known = x.is_cuda and x.dtype in (torch.float32, torch.bfloat16) and compiled() is not None
     small = is_small(x.shape[0], x.shape[1:], weight.shape, shape)
     windows = min(ends(x.shape[2:], weight.shape[2:], shape.padding)) > 1
     # Kernels are made for outputs that lie side by side.
-    return known and small and windows and is_last(weight.shape[0])
+    return suitable(x) is not None and small and windows and is_last(weight.shape[0])
 
 
 def _kernels(
