@@ -73,8 +73,8 @@ class PFedES(Algorithm):
 
     def model_loss(self, net: Networks, batch: Batch, received: Received) -> Tensor:
         """Equation 6: both inputs, weighted."""
-        enhanced = net.extractor(batch.x)
-        return self.mu * batch.cross_entropy(net(enhanced)) + (1 - self.mu) * batch.cross_entropy(net(batch.x))
+        enhanced, original = net.each(net.extractor(batch.x), batch.x)
+        return self.mu * batch.cross_entropy(enhanced) + (1 - self.mu) * batch.cross_entropy(original)
 
     def extractor_loss(self, net: Networks, batch: Batch, received: Received) -> Tensor:
         """Equation 9: the enhanced data through the frozen model."""

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from potluck.contract.apart import keeps_samples_apart
 from potluck.contract.task import Task
 from potluck.errors import ModelError
+
+_JOINING = frozenset({"cuda"})
+"""Kinds of devices where one pass over several batches takes less time than a pass over each; a CPU's it is not."""
 
 
 def named_tensors(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -73,6 +78,15 @@ class Networks:
     def __call__(self, x: Tensor) -> Tensor:
         """The client's own model: ``head(body(x))``."""
         return self.head(self.body(x))
+
+    def each(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """The client's own model for each of several batches of one shape.
+
+        On a GPU in one pass, which takes less time than several, if samples are known not to meet in the model.
+        """
+        if inputs[0].device.type in _JOINING and keeps_samples_apart(self.modules["body"], self.modules["head"]):
+            return self(torch.cat(inputs)).chunk(len(inputs))
+        return tuple(self(x) for x in inputs)
 
     def call(self, name: str, *inputs: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
         """Run the network ``name`` on ``weights`` (``name.path``), for example on received ones.

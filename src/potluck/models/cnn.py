@@ -9,6 +9,8 @@ CNN-4, which has 4.04 MB, and the last digit of CNN-5, which has 2.556 MB.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 from potluck.errors import ModelError
@@ -35,6 +37,8 @@ class CNN(nn.Module):
     >>> sum(p.numel() for p in model.parameters())
     670058
     """
+
+    keeps_samples_apart: ClassVar[bool] = True
 
     def __init__(self, number: int, shape: tuple[int, ...], classes: int, representation: int = REPRESENTATION) -> None:
         super().__init__()

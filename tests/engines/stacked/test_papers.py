@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -9,6 +11,8 @@ from potluck import algorithms, models
 from potluck.client import Architecture, Client
 from potluck.contract import Round
 from potluck.federation import Federation
+
+from .small import assert_same, close, held, run
 
 SHAPE, CLASSES = (1, 16, 16), 3
 
@@ -29,3 +33,29 @@ def test_every_algorithm_can_be_stacked_with_the_papers_networks(name: str) -> N
     later = Round(2, 3)  # FedAPEN has one more phase from the second round on
     given.engine.prepare(later, (given.job(number, later) for number in range(len(clients))))
     assert given.engine.notes == given.prepare() == ()
+
+
+def test_batches_in_one_pass_give_what_they_give_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On both engines; on a GPU it is always so."""
+
+    def trained(engine: str) -> Federation:
+        clients = []
+        for number, count in ((5, 6), (5, 4), (2, 5)):
+            x = torch.randint(
+                0, 256, (count, *SHAPE), dtype=torch.uint8, generator=torch.Generator().manual_seed(count)
+            )
+            data, name = (x, torch.arange(count) % CLASSES), f"cnn-{number}"
+            clients.append(
+                Client(Architecture(name, partial(models.build, name, SHAPE, CLASSES)), train=data, test=data)
+            )
+        settings = {"engine": engine, "device": "cpu", "precision": "float64", "batch_size": 4}
+        return Federation(algorithms.algorithm("pfedes"), clients, **settings)  # type: ignore[arg-type]
+
+    apart = trained("loop")
+    run(apart)
+    monkeypatch.setattr("potluck.contract.networks._JOINING", {"cpu"})
+    joined = trained("loop")
+    assert_same(joined, trained("stacked"))
+    close(apart.server, joined.server)
+    for number, state in held(apart).items():
+        close(state, held(joined)[number])

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._C._functorch import TransformType, get_interpreter_stack
 
+from potluck.contract.apart import is_as_its_class
 from potluck.engines.operands import StandIns, pair, under_autocast, window_of
 from potluck.engines.stacked.operations.blocks import Block
 from potluck.engines.stacked.operations.convolution import Convolution
@@ -101,9 +102,8 @@ def _block(conv: nn.Conv2d, x: Tensor) -> Tensor | None:
 
 def _is_plain(layer: nn.Module) -> bool:
     """Whether a layer does nothing but convolve, or multiply."""
-    watched = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
     known = type(layer) is nn.Linear or (type(layer) is nn.Conv2d and layer.padding_mode == "zeros")
-    return known and not watched and "forward" not in vars(layer)
+    return known and is_as_its_class(layer)
 
 
 def _pooled(input: Tensor, *given: Any, **more: Any) -> Tensor | None:
