@@ -34,7 +34,7 @@ PLANS = st.builds(
 
 def schedule_of(plan: Plan, views: int = 2) -> tuple[Schedule, Tensor]:
     rows = 1000 * torch.arange(len(plan.keys)).unsqueeze(1) + torch.arange(max(plan.samples))
-    return make_schedule(plan, rows, views), rows
+    return make_schedule(plan, views, CPU).located(rows), rows
 
 
 @settings(deadline=None, max_examples=60)
@@ -92,6 +92,23 @@ def test_widths_are_few_and_large_enough(largest: int, batch_size: int) -> None:
     width = stable_width(largest, batch_size)
     assert largest <= width <= batch_size
     assert width % 32 == 0 or width == batch_size
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=3), min_size=1, max_size=4), st.integers(1, 9))
+def test_clients_planned_together_do_what_they_do_alone(teams: list[list[int]], size: int) -> None:
+    plans = [
+        Plan([draws.fold(team, "client", place) for place in range(len(samples))], samples,
+             [sizes(count, size, drop_single=False) for count in samples], 2, size)
+        for team, samples in enumerate(teams)
+    ]  # fmt: skip
+    whole, first = make_schedule(Plan.joined(plans), 1, CPU), 0
+    for plan in plans:
+        clients = slice(first, first + len(plan.keys))
+        part, alone = whole.part(clients, max(plan.steps), plan.width), make_schedule(plan, 1, CPU)
+        for name in ("index", "rows", "keys", "views", "sizes"):
+            assert torch.equal(getattr(part, name), getattr(alone, name)), name
+        first = clients.stop
 
 
 def test_a_schedule_taken_over_leaves_the_others_idle() -> None:

@@ -142,6 +142,16 @@ def test_clients_with_sources_of_their_own_are_joined_and_stay_in_place() -> Non
     assert pools.of("test", [larger, data[0]]).x is not pool.x
 
 
+def test_a_pool_is_made_once_for_the_same_clients() -> None:
+    data = [Examples(torch.full((count, 2), float(count)), torch.full((count,), count)) for count in (3, 4)]
+    pools = Pools()
+    pool = pools.of("train", data)
+    assert pools.of("train", list(data)) is pool
+    assert pools.of("test", data) is not pool
+    assert pools.of("train", data[::-1]) is not pool
+    assert torch.equal(pools.of("train", data).rows, pool.rows)
+
+
 def test_clients_one_by_one_with_sources_of_their_own_stay_in_place() -> None:
     data = [Examples(torch.full((count, 2), float(count)), torch.full((count,), count)) for count in (3, 4, 2)]
     pools = Pools()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from potluck import draws
 from potluck.contract import Phase, Round
 from potluck.engines.base import Outcome
 from potluck.engines.demands import loss_of_round, require_finite, require_networks
-from potluck.engines.stacked.schedule import Plan, make_schedule
 from potluck.engines.stacked.team import Team
-from potluck.engines.stacked.transfer import fetched, sent
+from potluck.engines.stacked.timetable import Timetable
+from potluck.engines.stacked.transfer import fetching
 
 
 class Course:
@@ -23,12 +21,13 @@ class Course:
     Args:
         team: Who trains.
         round: The round.
+        timetable: What the team does in each phase.
         rounded: To which number of clients a number that is still at work is rounded up.
     """
 
-    def __init__(self, team: Team, round: Round, rounded: Callable[[int], int]) -> None:
-        self.team, self.round, self._rounded = team, round, rounded
-        self._losses: list[Tensor] = []
+    def __init__(self, team: Team, round: Round, timetable: Timetable, rounded: Callable[[int], int]) -> None:
+        self.team, self.round, self._timetable, self._rounded = team, round, timetable, rounded
+        self._learned: list[list[int]] = []
         self._found: dict[str, dict[str, Tensor]] = {}
         self._flops = [0] * len(team.jobs)
 
@@ -50,14 +49,12 @@ class Course:
     def _phase(self, number: int, phase: Phase) -> Iterator[None]:
         team, setting, resident = self.team, self.team.setting, self.team.resident
         require_networks(number, phase, resident.net.modules)
-        data = team.data(phase.data)
-        plan = self._plan(number, phase, [len(examples) for examples in data], team.batches(phase, data))
+        plan, schedule = self._timetable.of(team, number, phase)
         factor = setting.training.learning_rate_factor(self.round.number, self.round.total)
         total = torch.zeros(team.room, dtype=torch.float64, device=setting.device)
         if any(plan.steps):
-            pool = team.track.pools.of(phase.data, data)
-            schedule = make_schedule(plan, pool.rows, phase.views if phase.augmented else 0)
-            schedule = replace(schedule, views=setting.transform.plan(schedule.views, setting.task.shape))
+            pool = team.track.pools.of(phase.data, team.data(phase.data))
+            schedule = schedule.located(pool.rows)
             for start, stop, count in plan.segments(self._rounded):
                 program = resident.program(team.room, number, phase, count, plan.width, stop - start)
                 program.load(phase, pool, schedule, range(start, stop), factor)
@@ -66,17 +63,11 @@ class Course:
                     program.step()
                     yield
                 total[:count] += program.total
-        learned = torch.tensor([max(plan.epochs * sum(sizes), 1) for sizes in plan.batches])
-        self._losses.append(total[: len(team.jobs)] / sent(learned, setting.device))
+        self._found.setdefault("total", {})[str(number)] = total[: len(team.jobs)]
+        self._learned.append([max(plan.epochs * sum(sizes), 1) for sizes in plan.batches])
         for place, client in enumerate(team.clients):
             given = client.architecture, number, phase, team.received[place], plan.batches[place]
             self._flops[place] += team.workshop.phase_flops(*given)
-
-    def _plan(self, number: int, phase: Phase, samples: list[int], batches: list[list[int]]) -> Plan:
-        setting = self.team.setting
-        keys = [draws.fold(setting.seed, "train", self.round.number, c.id, number) for c in self.team.clients]
-        epochs = self.team.workshop.epochs(phase)
-        return Plan(keys, samples, batches, epochs, setting.training.batch_size)
 
     def _finite(self) -> Tensor:
         """Whether all weights of each client are finite numbers."""
@@ -87,22 +78,27 @@ class Course:
                 each &= torch.isfinite(run.of(self.team.stack.rows[:count])).all(1)
         return each
 
+    def fetch(self) -> None:
+        """Begin to fetch what came of it, without waiting for the device."""
+        self._found["finite"] = {"": self._finite()}
+        # All in one transfer.
+        found = {(part, name): tensor for part, named in self._found.items() for name, tensor in named.items()}
+        self._arriving = fetching({f"{part} {name}": tensor for (part, name), tensor in found.items()})
+        self._states = self.team.stack.states(len(self.team.jobs))
+
     def outcomes(self) -> Iterator[Outcome]:
-        """What came of it, in the order of the clients."""
-        team, algorithm, count = self.team, self.team.setting.algorithm, len(self.team.jobs)
+        """What came of it, in the order of the clients; it was fetched before."""
+        team, algorithm = self.team, self.team.setting.algorithm
         template, stack, adapting = team.resident.template, team.stack, len(algorithm.adapt(self.round))
-        parts: dict[str, dict[str, Tensor]] = {
-            "loss": {str(number): loss for number, loss in enumerate(self._losses)},
-            "finite": {"": self._finite()},
-            **self._found,
-        }
-        # All in one transfer, and then apart again.
-        flat = fetched({f"{part} {name}": tensor for part, named in parts.items() for name, tensor in named.items()})
-        host = {part: {name: flat[f"{part} {name}"] for name in named} for part, named in parts.items()}
-        states = stack.states(count)
+        flat = self._arriving.wait()
+        host = {part: {name: flat[f"{part} {name}"] for name in named} for part, named in self._found.items()}
+        states = list(self._states)
         for number, job in sorted(enumerate(team.jobs), key=lambda entry: entry[1].client.id):
             state, client = states[number], job.client
-            losses = [float(loss[number]) for loss in host["loss"].values()]
+            losses = [
+                float(total[number]) / learned[number]
+                for total, learned in zip(host.get("total", {}).values(), self._learned, strict=True)
+            ]
             require_finite(self.round, client, losses, bool(host["finite"][""][number]))
             collected = {name: tensor[number] for name, tensor in host.get("sum", {}).items()}
             # Copies: a client may do with what it received as it likes.

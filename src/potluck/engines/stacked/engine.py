@@ -16,6 +16,8 @@ from potluck.engines.stacked.course import Course
 from potluck.engines.stacked.roster import Roster
 from potluck.engines.stacked.team import Team
 from potluck.engines.stacked.teams import grouped, kind
+from potluck.engines.stacked.timetable import Timetable
+from potluck.engines.stacked.track import new_stream
 from potluck.metrics.accuracy import Evaluation
 
 _CACHE, _SHARE = 2 << 30, 16
@@ -47,6 +49,7 @@ class Stacked(Engine):
             cache = min(_CACHE, torch.cuda.get_device_properties(setting.device).total_memory // _SHARE) if gpu else 0
         kept = Cache(cache)
         self._roster = Roster(setting, gpu if rounding is None else rounding, kept)
+        self._planning = new_stream(setting.device)
         self._loop = Loop(setting)
 
     @property
@@ -84,7 +87,8 @@ class Stacked(Engine):
             teams: Who trains.
             alone: Whether nothing else is kept in memory.
         """
-        courses = [Course(team, round, self._roster.rounded(team)) for team in teams]
+        timetable = Timetable(teams, round, self._planning)
+        courses = [Course(team, round, timetable, self._roster.rounded(team)) for team in teams]
         running = {course: course.steps() for course in courses}
         begun: set[Course] = set()
         too_large: list[Course] = []
@@ -106,12 +110,16 @@ class Stacked(Engine):
                     too_large.append(course)
                     self._roster.free([other.team for other in courses if other not in too_large])
         # Small teams are done first: what they hold is fetched while the others are still at work.
-        for course in sorted(courses, key=lambda course: course.team.room * course.team.resident.template.bytes):
-            if course not in too_large:
-                with course.team.track.working():
-                    outcomes = list(course.outcomes())
-                course.team.track.hand_over()
-                yield from outcomes
+        done = [course for course in courses if course not in too_large]
+        done.sort(key=lambda course: course.team.room * course.team.resident.template.bytes)
+        for course in done:
+            with course.team.track.working():
+                course.fetch()
+        for course in done:
+            with course.team.track.working():
+                outcomes = list(course.outcomes())
+            course.team.track.hand_over()
+            yield from outcomes
         said = len(self._roster.notes)
         for course in too_large:
             for part in self._roster.smaller(course.team) if alone else [course.team]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -29,6 +29,10 @@ def stable_width(largest: int, most: int) -> int:
 class Plan:
     """How clients go through a phase: what the host knows of it.
 
+    >>> one, two = (Plan([key], [4], [[2, 2]], epochs=3, batch_size=2) for key in (1, 2))
+    >>> Plan.joined([one, two]).keys, one.volume
+    ([1, 2], 12)
+
     Attributes:
         keys: One per client, naming the seed, the round, the client and the phase.
         samples: How many samples each client has.
@@ -42,6 +46,19 @@ class Plan:
     batches: Sequence[Sequence[int]]
     epochs: int
     batch_size: int
+
+    @classmethod
+    def joined(cls, plans: Sequence[Plan]) -> Plan:
+        """The clients of several plans for one phase, one after another."""
+        keys = [key for plan in plans for key in plan.keys]
+        samples = [count for plan in plans for count in plan.samples]
+        batches = [sizes for plan in plans for sizes in plan.batches]
+        return cls(keys, samples, batches, plans[0].epochs, plans[0].batch_size)
+
+    @property
+    def volume(self) -> int:
+        """Samples in all steps, padding included."""
+        return max(self.steps, default=0) * len(self.keys) * self.width
 
     @property
     def steps(self) -> list[int]:
@@ -84,7 +101,7 @@ class Schedule:
 
     Attributes:
         index: Position of each sample within its client's data, [steps, clients, width].
-        rows: Where the sample is in the pool, likewise.
+        rows: Where the sample is in the pool, likewise; its index, before that is known.
         keys: Its key for draws within the step, likewise.
         views: How it is augmented for each view, [views, steps, clients, width, numbers]; keys alone before planning.
         sizes: How many of the samples count, [steps, clients]; 0 where a client is out of batches.
@@ -107,13 +124,28 @@ class Schedule:
         plans = like.new_zeros(views, *room, *like.shape)
         return cls(zeros(*room), zeros(*room), zeros(*room), plans, zeros(steps, clients))
 
+    def part(self, clients: slice, steps: int, width: int) -> Schedule:
+        """That of some of the clients, who make so many steps of so many samples at most."""
+        index, keys = (table[:steps, clients, :width] for table in (self.index, self.keys))
+        return Schedule(index, index, keys, self.views[:, :steps, clients, :width], self.sizes[:steps, clients])
+
+    def located(self, rows: Tensor) -> Schedule:
+        """The same, in a pool where the samples of each client are at ``rows``."""
+        clients = torch.arange(len(rows), device=rows.device).unsqueeze(1)
+        return replace(self, rows=rows[clients, self.index])
+
+    def used_by(self, stream: torch.cuda.Stream) -> None:
+        """Keep the memory until a stream is done with it that is not the one where this was made."""
+        for table in (self.index, self.keys, self.views, self.sizes):
+            table.record_stream(stream)
+
     def take(self, other: Schedule, steps: range) -> None:
         """Copy some steps of another schedule here; clients that are only here do nothing."""
         part, clients = slice(steps.start, steps.stop), min(self.sizes.shape[1], other.sizes.shape[1])
         for name in ("index", "rows", "keys", "sizes"):
             mine: Tensor = getattr(self, name)
-            # Not what they did before: other data may have fewer rows.
-            mine[:, clients:] = 0
+            if clients < mine.shape[1]:
+                mine[:, clients:] = 0  # not what they did before: other data may have fewer rows
             mine[: len(steps), :clients] = getattr(other, name)[part, :clients]
         self.views[:, : len(steps), :clients] = other.views[:, part, :clients]
 
@@ -125,12 +157,12 @@ class Schedule:
         return index, rows, keys, sizes, self.views.index_select(1, step).squeeze(1)
 
 
-def make_schedule(plan: Plan, rows: Tensor, views: int) -> Schedule:
-    """The schedule of a phase, on the device of ``rows``, which say where the samples of each client are.
+def make_schedule(plan: Plan, views: int, device: torch.device) -> Schedule:
+    """The schedule of a phase, with so many views of each sample.
 
     A batch is padded with its own first sample. So padding brings no number into a step that is not there anyway.
     """
-    device, clients = rows.device, torch.arange(len(plan.keys), device=rows.device)
+    clients = torch.arange(len(plan.keys), device=device)
     keys = torch.tensor(
         [
             [[make(key, epoch) for epoch in range(plan.epochs)] for key in plan.keys]
@@ -153,7 +185,7 @@ def make_schedule(plan: Plan, rows: Tensor, views: int) -> Schedule:
     own = keys[:, clients, epoch].unsqueeze(3)
     return Schedule(
         index=index,
-        rows=rows[clients.view(-1, 1), index],
+        rows=index,
         keys=draws.spread(own[1], index),
         views=draws.spread(own[2:], index),
         sizes=sizes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -11,14 +11,14 @@ from potluck.algorithms.uploads import State
 from potluck.contract import Received
 from potluck.contract.networks import check_fit
 from potluck.engines.demands import weights_among
-from potluck.engines.stacked.recycled import Recycler
+from potluck.engines.stacked.porter import Porter
 from potluck.engines.stacked.template import Template
-from potluck.engines.stacked.transfer import fetched, sent, sent_together, staged
+from potluck.engines.stacked.transfer import sent, sent_together, staged
 
 _PORTION = 64 << 20
 """Bytes that are sent or fetched in one go: they take as much memory on the way, which no other program can use."""
 
-_recycler = Recycler(256 << 20)
+_porter = Porter(limit=2 * _PORTION, unused=256 << 20)
 """One for all: as rounds go by, what clients held is replaced by what they hold now."""
 
 
@@ -106,17 +106,14 @@ class Stack:
             self._slots[kind] = torch.zeros_like(self.rows)
         return self._slots[kind]
 
-    def states(self, count: int) -> list[State]:
-        """What each of the first ``count`` clients holds, on the CPU."""
-        held: list[State] = []
-        for some in self._portions(count):
-            for row in fetched({"": self.rows[some]})[""]:
-                own = self.template.layout.views(_recycler.copied(row))
-                held.append({
-                    path: own[path] if path == first else own[first].clone()
-                    for path, first in self.template.first.items()
-                })  # fmt: skip
-        return held
+    def states(self, count: int) -> Iterator[State]:
+        """Begin to bring what each of the first ``count`` clients holds to the CPU, where it then comes one by one."""
+        coming = [row for some in self._portions(count) for row in _porter.brought(self.rows[some])]
+        return (self._state(row.result()) for row in coming)
+
+    def _state(self, row: Tensor) -> State:
+        own, first = self.template.layout.views(row), self.template.first
+        return {path: own[path] if path == one else own[one].clone() for path, one in first.items()}
 
     def row(self, client: int) -> Tensor:
         """A copy of what one client holds, on the device."""

@@ -39,7 +39,7 @@ class Track:
         self.pools = Pools()
         """Their data: tracks run side by side, and each has other clients."""
         self.studio = Studio(setting.device, known)
-        self._stream = _stream(setting.device)
+        self._stream = new_stream(setting.device)
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
 
     @contextmanager
@@ -85,5 +85,6 @@ class Track:
         return found
 
 
-def _stream(device: torch.device) -> torch.cuda.Stream | None:
+def new_stream(device: torch.device) -> torch.cuda.Stream | None:
+    """A stream of its own, on a GPU."""
     return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # PyTorch's

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def staged(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Memory of the CPU for what will be sent to the device."""
+    """Memory of the CPU for what will be sent to the device, or fetched from there."""
     return torch.empty(shape, dtype=dtype, pin_memory=device.type == "cuda")
 
 
@@ -31,15 +32,32 @@ def sent_together(parts: Sequence[Tensor], device: torch.device) -> Tensor:
     return torch.stack(list(parts), out=together).to(device, non_blocking=True)
 
 
-def fetched(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of the device on the CPU, all of them in one go; those of the CPU are not copied."""
-    host, waiting = {}, None
+@dataclass(frozen=True)
+class Arriving:
+    """Tensors on their way to the CPU, whose numbers are there once they were waited for."""
+
+    tensors: dict[str, Tensor]
+    there: torch.cuda.Event | None
+
+    def wait(self) -> dict[str, Tensor]:
+        """The tensors, when they have arrived."""
+        if self.there is not None:
+            self.there.synchronize()
+        return self.tensors
+
+
+def fetching(tensors: Mapping[str, Tensor]) -> Arriving:
+    """Begin to copy tensors of the device to the CPU, after all that its stream has to do; those of the CPU stay."""
+    host, there = {}, None
     for name, tensor in tensors.items():
         host[name] = tensor
         if tensor.device.type == "cuda":
-            host[name] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            host[name] = staged(tuple(tensor.shape), tensor.dtype, tensor.device)
             host[name].copy_(tensor, non_blocking=True)
-            waiting = tensor.device
-    if waiting is not None:
-        torch.cuda.current_stream(waiting).synchronize()
-    return host
+            there = torch.cuda.current_stream(tensor.device).record_event()
+    return Arriving(host, there)
+
+
+def fetched(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors of the device on the CPU, all of them in one go; those of the CPU are not copied."""
+    return fetching(tensors).wait()
