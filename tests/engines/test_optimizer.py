@@ -226,11 +226,16 @@ def test_no_compiler_is_loaded() -> None:
 import sys, torch
 from potluck.contract import Group, Networks, Phase
 from potluck.engines.optimizer import Optimizer
+from potluck.engines.randomness import RefuseUnseeded
+from potluck.metrics.flops import predicting_flops
 from potluck.training import Training
 for kind in ("sgd", "adam"):
     net = Networks({"a": torch.nn.Linear(2, 2)})
     optimizer = Optimizer(Phase(train=(Group(("a",)),), loss=None), net, Training(optimizer=kind), 1.0)
     optimizer.step(net.a(torch.ones(1, 2)).sum())
+with RefuseUnseeded():
+    net.a(torch.ones(1, 2))
+predicting_flops(net.a, (2,))
 sys.exit("torch._dynamo" in sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,7 +12,6 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +108,6 @@ def run_and_crash(path: Path, number: int) -> None:
 def main(folder: Path, every: int) -> None:
     """Crash everywhere; what differed, and how many crashes there were."""
     torch.set_num_threads(1)
-    import_module("torch._dynamo")  # which optimisers import: once here is quicker than in every process
     whole = folder / "whole" / "run"
     assert in_a_process(lambda: run(whole)) == 0
     expected, wrong, crashes, number = result(whole), [], 0, 1

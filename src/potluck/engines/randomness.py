@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from potluck import draws
+from potluck.dispatch import Watching
 from potluck.errors import ModelError
 
 _DROPOUT = {F.dropout: None, F.dropout1d: 2, F.dropout2d: 2, F.dropout3d: 2}
@@ -67,7 +67,7 @@ class CounterDropout(TorchFunctionMode):
         return x * kept.to(x.dtype) / (1 - p)
 
 
-class RefuseUnseeded(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class RefuseUnseeded(Watching):  # type: ignore[no-untyped-call]  # PyTorch's own
     """While active, any operation that draws from PyTorch's own generator is refused.
 
     It sees what :class:`CounterDropout` cannot: draws in place, and those within PyTorch's own functions, such as the

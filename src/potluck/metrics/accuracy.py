@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,11 +46,12 @@ def scores(matrix: Tensor) -> Scores | None:
     >>> scores(torch.tensor([[3, 1, 0], [0, 1, 0], [0, 0, 0]]))
     Scores(samples=5, accuracy=0.8, balanced_accuracy=0.875, macro_f1=0.7619047619047619)
     """
-    matrix = matrix.cpu().double()
-    samples = int(matrix.sum())
+    # In NumPy: for so few numbers an operation of PyTorch takes ten times as long to begin as to do.
+    counts = matrix.cpu().numpy().astype(np.float64)
+    samples = int(counts.sum())
     if samples == 0:
         return None
-    correct, true, predicted = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
+    correct, true, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
     present, seen = true > 0, true + predicted > 0
     recall = correct[present] / true[present]
     f1 = 2 * correct[seen] / (true + predicted)[seen]

@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from potluck.contract import Batch, Networks, Phase, Received, Task
+from potluck.dispatch import Watching
 
 _SIZES = (2, 4, 8)
 
@@ -67,11 +67,11 @@ def collecting_cost(
     return _count(modules, (), collect, 1, received, task, dtype)
 
 
-class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's modes are not typed
+class _Counter(Watching):
     """Counts the operations of one thread; PyTorch's own counter hooks into the modules of all of them."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # as above
+        super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's own
         self.total: int = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:

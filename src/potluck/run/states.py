@@ -6,6 +6,7 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from potluck.algorithms.uploads import State
@@ -17,6 +18,9 @@ Version = tuple[int, int]
 
 _LEAST, _MOST, _SHARE = 256 << 20, 1 << 30, 64
 """Bytes of client states kept in memory when there is a folder for the rest: a share of what the machine has."""
+
+_WRITERS = 4
+"""States are written so many at a time: to work out their checksums takes as long as to write them."""
 
 _OURS = re.compile(r"round-[0-9]{5,}\.safetensors|\..*\.part")
 """Files that are written here, whole or half; any others in a client's folder are not ours to delete."""
@@ -78,8 +82,8 @@ class ClientStates:
 
     def flush(self) -> dict[int, Version]:
         """Write everything that clients hold; where to find it again."""
-        for entry in self._rounds.items():
-            self._write(entry)
+        with ThreadPoolExecutor(_WRITERS) as writers:
+            list(writers.map(self._write, self._rounds.items()))
         self._promised |= self._rounds.items()
         return {client: (round, self._written[client, round]) for client, round in sorted(self._rounds.items())}
 
