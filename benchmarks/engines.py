@@ -26,6 +26,7 @@ from benchmarks.traffic import traffic
 from potluck.config import FederationConfig, RunConfig, make_config
 from potluck.data.sources import Source
 from potluck.data.transform import Transform
+from potluck.engines.precision import Precision
 from potluck.experiment import make_clients
 from potluck.federation import Federation
 from potluck.models import assignment
@@ -75,7 +76,7 @@ def _compare(method: str, clients: int, batch: int, source: Source, arguments: a
             seconds[name].append(way())
     medians = {name: statistics.median(times) for name, times in seconds.items()}
     flops = any_run.history.rounds[-1]["flops"]
-    speed = _speed(any_run.device)
+    speed = _speed(any_run.setting.precision, any_run.device)
     cohort = f"{any_run.cohort_size} of {clients} clients in a round"
     print(f"\n{method}, {cohort}, batches of {batch}, {arguments.epochs} local epochs")
     base = medians.get("research code")
@@ -169,11 +170,12 @@ def _best(work: Callable[[], object], device: torch.device) -> float:
     return best
 
 
-def _speed(device: torch.device) -> float:
-    """Operations per second in large matrix products."""
+def _speed(precision: Precision, device: torch.device) -> float:
+    """Operations per second in large matrix products, in the precision of a run."""
     size = 4096 if device.type == "cuda" else 1024
     one = torch.randn(size, size, device=device)
-    return 2 * size**3 / _best(lambda: one @ one, device)
+    with precision.working():
+        return 2 * size**3 / _best(lambda: one @ one, device)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from potluck.data.transform import Transform
 from potluck.engines.optimizer import Rule
 from potluck.engines.stacked.capture import Studio
 from potluck.engines.stacked.data import Pool
+from potluck.engines.stacked.gradient import gradients_and_value
 from potluck.engines.stacked.operations.augmentation import augmented
 from potluck.engines.stacked.optimizer import Optimizer
 from potluck.engines.stacked.schedule import Schedule
@@ -161,5 +162,4 @@ class Program:
             batch = Batch(tuple(views), y, weight, index, key)
             return self.stack.template.loss(self.phase, {**rest, **weights}, batch, received)
 
-        gradients, found = torch.func.grad_and_value(loss, has_aux=True)(learning)
-        return gradients, found
+        return gradients_and_value(loss, learning)

@@ -1,0 +1,51 @@
+"""Gradients within a vmap, without PyTorch's compiler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from potluck.engines.stacked.gradient import gradients_and_value
+from potluck.engines.stacked.template import Weights
+
+Loss = Callable[[Weights], tuple[Tensor, Weights]]
+LOSSES: dict[str, Loss] = {
+    "of all": lambda w: ((w["a"] ** 3).sum() * w["b"].sin().sum(), {"seen": 2 * w["a"]}),
+    "of one": lambda w: (w["b"].exp().sum(), {}),
+    "of none": lambda w: (torch.ones(()), {"seen": w["a"]}),
+    "of a gradient": lambda w: (
+        torch.func.grad(lambda x: (x**4 * w["b"]).sum())(w["a"]).square().sum(), {"seen": w["b"]}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_it_gives_what_pytorch_does(name: str) -> None:
+    loss = LOSSES[name]
+    weights = {"a": torch.rand(4, 3, dtype=torch.float64), "b": torch.rand(4, 3, dtype=torch.float64)}
+    expected = torch.func.vmap(torch.func.grad_and_value(loss, has_aux=True))(weights)
+    found = torch.func.vmap(lambda own: gradients_and_value(loss, own))(weights)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert not any(tensor.requires_grad for tensor in found[0].values())
+
+
+def test_no_compiler_is_loaded() -> None:
+    """It would take longer than to train a small client."""
+    code = """
+import sys, torch
+from potluck import Client, Federation
+from potluck.algorithms import find
+data = torch.rand(6, 4), torch.arange(6) % 2
+nets = [torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2)) for _ in range(2)]
+clients = [Client(net, train=data, test=data) for net in nets]
+federation = Federation(find("standalone")(), clients, engine="stacked", device="cpu")
+federation.run(1, watch=lambda event: None)
+assert federation.engine.notes == ()
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
