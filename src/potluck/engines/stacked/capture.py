@@ -64,7 +64,10 @@ class Studio:
             with (
                 undisturbed(),
                 _nothing_collected(),
-                torch.cuda.graph(graph, pool=self._pool, stream=torch.cuda.current_stream()),
+                # Other threads may go on: they fetch what clients hold, or work on another GPU.
+                torch.cuda.graph(
+                    graph, pool=self._pool, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"
+                ),
             ):
                 step()
         except torch.cuda.OutOfMemoryError:
