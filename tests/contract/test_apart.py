@@ -37,7 +37,7 @@ def joined(monkeypatch: pytest.MonkeyPatch, net: Networks, *inputs: Tensor) -> t
 
 def test_several_batches_go_through_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Networks({"body": nn.Sequential(nn.Linear(3, 5), nn.ReLU()), "head": nn.Linear(5, 2)})
-    batches = torch.rand(4, 3), torch.rand(4, 3), torch.rand(4, 3)
+    batches = torch.rand(4, 3), torch.rand(6, 3), torch.rand(2, 3)
     separate = net.each(*batches)
     seen, together = joined(monkeypatch, net, *batches)
     assert seen == [12] and len(separate) == len(together) == 3
@@ -52,7 +52,9 @@ def test_samples_that_meet_go_through_apart(monkeypatch: pytest.MonkeyPatch) -> 
     assert seen == [4, 4] and torch.equal(found, net(x))
 
 
-@pytest.mark.parametrize("layer", [nn.BatchNorm1d(3), nn.Dropout(), nn.MultiheadAttention(4, 2), Mixing(1, SHAPE, 2)])
+@pytest.mark.parametrize(
+    "layer", [nn.BatchNorm1d(3), nn.Dropout(), nn.MultiheadAttention(4, 2), nn.Flatten(0), Mixing(1, SHAPE, 2)]
+)
 def test_layers_that_mix_samples_or_draw_are_not_taken_for_others(layer: nn.Module) -> None:
     assert not keeps_samples_apart(nn.Sequential(layer))
 

@@ -110,6 +110,17 @@ def test_flush_and_restore(tmp_path: Path) -> None:
     assert [held(states, client) for client in range(4)] == [100.0, 201.0, 102.0, None]
 
 
+def test_a_state_that_cannot_be_written_is_an_error_and_no_version(tmp_path: Path) -> None:
+    states = ClientStates(tmp_path)
+    train(states, 1, *range(6))
+    (tmp_path / "3").write_text("in the way")
+    with pytest.raises(RunError, match="cannot write"):
+        states.flush()
+    (tmp_path / "3").unlink()
+    assert list(states.flush()) == list(range(6))
+    assert not list(tmp_path.rglob("*.part"))
+
+
 def test_flush_writes_nothing_twice(tmp_path: Path) -> None:
     states = ClientStates(tmp_path)
     train(states, 1, 0, 1)

@@ -23,7 +23,8 @@ def keeps_samples_apart(*modules: nn.Module) -> bool:
 
 def _is_known(part: nn.Module) -> bool:
     known = type(part) in _LAYERS or vars(type(part)).get("keeps_samples_apart", False)
-    return known and is_as_its_class(part)
+    flattens_all = isinstance(part, nn.Flatten) and part.start_dim == 0
+    return known and not flattens_all and is_as_its_class(part)
 
 
 def is_as_its_class(module: nn.Module) -> bool:

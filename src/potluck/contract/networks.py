@@ -80,12 +80,12 @@ class Networks:
         return self.head(self.body(x))
 
     def each(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """The client's own model for each of several batches of one shape.
+        """The client's own model for each of several batches.
 
         On a GPU in one pass, which takes less time than several, if samples are known not to meet in the model.
         """
         if inputs[0].device.type in _JOINING and keeps_samples_apart(self.modules["body"], self.modules["head"]):
-            return self(torch.cat(inputs)).chunk(len(inputs))
+            return torch.split(self(torch.cat(inputs)), [len(x) for x in inputs])
         return tuple(self(x) for x in inputs)
 
     def call(self, name: str, *inputs: Tensor, weights: Mapping[str, Tensor]) -> Tensor:

@@ -80,7 +80,8 @@ class Outcome:
 class Engine(ABC):
     """Trains and evaluates clients.
 
-    Who stops listening half-way closes the generator, and then nothing of it runs any more.
+    Who stops listening half-way closes the generator, and then nothing of it runs any more; what was begun on a device
+    comes to its end there.
     """
 
     name: str

@@ -34,6 +34,20 @@ def test_it_gives_what_pytorch_does(name: str) -> None:
     assert not any(tensor.requires_grad for tensor in found[0].values())
 
 
+def test_a_loss_of_several_numbers_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"a loss is a single number, and this one has the shape \(1,\)"):
+        gradients_and_value(lambda w: (w["a"].sum().unsqueeze(0), {}), {"a": torch.ones(2)})
+
+
+def test_what_is_kept_for_gradients_stays() -> None:
+    def loss(weights: Weights) -> tuple[Tensor, Weights]:
+        with torch.autograd.graph.save_on_cpu():
+            return weights["a"].exp().sum(), {}
+
+    with pytest.raises(RuntimeError, match="within a vmap"):
+        torch.func.vmap(lambda own: gradients_and_value(loss, own))({"a": torch.ones(2, 2)})
+
+
 def test_no_compiler_is_loaded() -> None:
     """It would take longer than to train a small client."""
     code = """

@@ -13,6 +13,7 @@ from potluck.engines.loop import Loop
 from potluck.engines.stacked import Stacked, roster
 from potluck.engines.stacked.course import Course
 from potluck.engines.stacked.program import Program
+from potluck.engines.stacked.schedule import Plan, Schedule, make_schedule
 from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.team import Team
 
@@ -48,6 +49,30 @@ def test_a_team_that_is_too_large_goes_on_in_halves(
     assert "going on with 2 at a time" in caplog.records[0].getMessage()
     same(expected, list(stacked.train(ROUND, jobs)))
     assert len(stacked.notes) == 4  # now it is known
+
+
+@pytest.mark.parametrize("fitting", [1, 2, 3])
+def test_teams_that_cannot_be_planned_together_are_planned_apart(fitting: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And still train side by side, as far as each of them can be planned."""
+    planned: list[int] = []
+
+    def make(plan: Plan, views: int, device: torch.device) -> Schedule:
+        if len(plan.keys) > fitting:
+            raise torch.cuda.OutOfMemoryError("there is none")
+        planned.append(len(plan.keys))
+        return make_schedule(plan, views, device)
+
+    made = given()
+    jobs = [job(client) for client in members(6)]  # three of each of two architectures
+    expected = list(Loop(made).train(ROUND, jobs))
+    stacked = Stacked(made, rounding=False, cache=1 << 20)
+    monkeypatch.setattr(stacked._roster, "_gpu", True)  # where teams run side by side
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    same(expected, list(stacked.train(ROUND, jobs)))
+    monkeypatch.setattr("potluck.engines.stacked.timetable.make_schedule", make)
+    same(expected, list(stacked.train(ROUND, jobs)))
+    assert max(planned) <= fitting
+    assert (stacked.notes == ()) == (fitting == 3)
 
 
 @pytest.mark.parametrize("step", [0, 1, 5])

@@ -6,10 +6,11 @@ from functools import partial
 
 import pytest
 import torch
+from torch import Tensor
 
 from potluck import algorithms, models
 from potluck.client import Architecture, Client
-from potluck.contract import Round
+from potluck.contract import Networks, Round
 from potluck.federation import Federation
 
 from .small import assert_same, close, held, run
@@ -54,8 +55,16 @@ def test_batches_in_one_pass_give_what_they_give_apart(monkeypatch: pytest.Monke
     apart = trained("loop")
     run(apart)
     monkeypatch.setattr("potluck.contract.networks._JOINING", {"cpu"})
+    plain, seen = Networks.__call__, set()
+
+    def noted(self: Networks, x: Tensor) -> Tensor:
+        seen.add(len(x))
+        return plain(self, x)
+
+    monkeypatch.setattr(Networks, "__call__", noted)
     joined = trained("loop")
     assert_same(joined, trained("stacked"))
     close(apart.server, joined.server)
     for number, state in held(apart).items():
         close(state, held(joined)[number])
+    assert 8 in seen  # of batches of four

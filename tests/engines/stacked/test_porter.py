@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
+from contextlib import suppress
 
 import pytest
 import torch
+from torch import nn
 
+from potluck.contract import Networks, Task
+from potluck.engines.stacked import porter as porter_module
 from potluck.engines.stacked.porter import Porter
+from potluck.engines.stacked.recycled import Recycler
+from potluck.engines.stacked.stack import Stack
+from potluck.engines.stacked.template import Template
 from potluck.engines.stacked.transfer import Arriving
 
 ROWS = torch.arange(12, dtype=torch.uint8).view(3, 4)
 
 
-def test_rows_come_as_copies_in_their_order() -> None:
-    porter = Porter(limit=1000, unused=1000)
+@pytest.mark.parametrize("threads", [0, 4])
+def test_rows_come_as_copies_in_their_order(threads: int) -> None:
+    porter = Porter(Recycler(1000), limit=1000, threads=threads)
     rows = ROWS.clone()
     found = [row.result() for row in porter.brought(rows)]
     rows.zero_()
@@ -26,7 +37,7 @@ def test_rows_come_as_copies_in_their_order() -> None:
 def test_no_more_is_on_its_way_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     let = threading.Event()
     monkeypatch.setattr(Arriving, "wait", lambda self: (let.wait(10), self.tensors)[1])
-    porter = Porter(limit=20, unused=0)
+    porter = Porter(Recycler(0), limit=20, threads=4)
     first = porter.brought(ROWS)  # 12 bytes
     with ThreadPoolExecutor(1) as another:
         second = another.submit(porter.brought, ROWS)
@@ -38,24 +49,44 @@ def test_no_more_is_on_its_way_than_allowed(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(torch.equal(row.result(10), own) for row, own in zip(first, ROWS, strict=True))
 
 
-def test_what_is_larger_than_allowed_comes_by_itself() -> None:
-    porter = Porter(limit=1, unused=0)
+@pytest.mark.parametrize("threads", [0, 4])
+def test_what_is_larger_than_allowed_comes_by_itself(threads: int) -> None:
+    porter = Porter(Recycler(0), limit=1, threads=threads)
     for _ in range(3):
         assert [int(row.result().sum()) for row in porter.brought(ROWS)] == [6, 22, 38]
 
 
-def test_what_fails_is_not_on_its_way_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    porter = Porter(limit=1, unused=0)
+@pytest.mark.parametrize("threads", [0, 4])
+def test_what_fails_is_not_on_its_way_for_ever(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    porter = Porter(Recycler(0), limit=1, threads=threads)
 
-    def fail(_: object) -> None:
+    def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(porter._recycler, "copied", fail)
-    with pytest.raises(MemoryError):
-        porter.brought(ROWS)[0].result()
-    monkeypatch.undo()
-    monkeypatch.setattr("potluck.engines.stacked.porter.fetching", fail)
-    with pytest.raises(MemoryError):
-        porter.brought(ROWS)
-    monkeypatch.undo()
-    assert len(porter.brought(ROWS)) == 3
+    failing: list[tuple[object, str]] = [(porter._recycler, "copied"), (porter_module, "fetching")]
+    failing += [(porter._threads, "submit")] if threads else []
+    for where, name in failing:
+        with monkeypatch.context() as patch, suppress(MemoryError):
+            patch.setattr(where, name, fail)
+            [row.result(10) for row in porter.brought(ROWS)]
+        with porter._arrived:
+            assert porter._arrived.wait_for(lambda: porter._on_the_way == 0, timeout=10)
+    assert [int(row.result(10).sum()) for row in porter.brought(ROWS)] == [6, 22, 38]
+
+
+def test_a_process_that_is_forked_is_not_waited_for() -> None:
+    """Threads are not there any more after a fork; on a CPU there is nothing to wait for."""
+    net = nn.Linear(2, 2)
+    stack = Stack(Template({"body": net}, Task((2,), 2)), 8, torch.device("cpu"))
+    stack.load([Networks({"body": net}).state()] * 8)
+    assert len(list(stack.states(8))) == 8
+    child = os.fork()
+    if child == 0:
+        os._exit(len(list(stack.states(8))))
+    deadline = time.monotonic() + 20
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if ended[0] == 0:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(ended[1]) == 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from potluck.data.examples import Examples
 from potluck.data.transform import Transform
 from potluck.engines.batches import Inputs, epoch_batches, sizes, view_key
 from potluck.engines.stacked.schedule import Plan, Schedule, make_schedule, stable_width
+from potluck.engines.stacked.timetable import grouped
 
 from ..made_up import cross_entropy
 
@@ -65,6 +67,7 @@ def test_every_client_sees_the_batches_of_loop_in_their_order(plan: Plan) -> Non
 def test_padding_is_a_sample_of_the_batch_itself(plan: Plan) -> None:
     schedule, rows = schedule_of(plan)
     assert schedule.index.shape == (max(plan.steps), len(plan.keys), plan.width)
+    assert schedule.rows is not None
     assert torch.equal(schedule.rows, torch.stack([rows[k][schedule.index[:, k]] for k in range(len(rows))], 1))
     padding = torch.arange(plan.width) >= schedule.sizes.unsqueeze(2)
     for table in (schedule.index, schedule.rows, schedule.keys, *schedule.views):
@@ -106,21 +109,30 @@ def test_clients_planned_together_do_what_they_do_alone(teams: list[list[int]], 
     for plan in plans:
         clients = slice(first, first + len(plan.keys))
         part, alone = whole.part(clients, max(plan.steps), plan.width), make_schedule(plan, 1, CPU)
-        for name in ("index", "rows", "keys", "views", "sizes"):
+        for name in ("index", "keys", "views", "sizes"):
             assert torch.equal(getattr(part, name), getattr(alone, name)), name
         first = clients.stop
+
+
+def test_no_more_is_planned_together_than_memory_is_worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = {name: Plan([0], [8], [[4, 4]], epochs=1, batch_size=4) for name in "abcde"}
+    assert [list(group) for group in grouped(plans)] == [["a", "b", "c", "d", "e"]]
+    monkeypatch.setattr("potluck.engines.stacked.timetable._MOST", 16)
+    assert [list(group) for group in grouped(plans)] == [["a", "b"], ["c", "d"], ["e"]]
+    monkeypatch.setattr("potluck.engines.stacked.timetable._MOST", 1)
+    assert [list(group) for group in grouped(plans)] == [["a"], ["b"], ["c"], ["d"], ["e"]]
 
 
 def test_a_schedule_taken_over_leaves_the_others_idle() -> None:
     plan = Plan([1, 2], [6, 3], [[2, 2, 2], [2, 1]], 1, 2)
     whole, _ = schedule_of(plan, views=1)
     part = Schedule.empty(4, 3, plan.width, 1, torch.zeros((), dtype=torch.int64))
-    for table in (part.index, part.rows, part.keys, part.sizes):
+    for table in part._tables():
         table.fill_(7)
     part.take(whole, range(1, 3))
     assert part.sizes[:2].tolist() == [[2, 1, 0], [2, 0, 0]]
-    assert not any(table[:, 2:].any() for table in (part.index, part.rows, part.keys, part.sizes))
+    assert not any(table[:, 2:].any() for table in part._tables())
     index, rows, keys, sizes_, views = part.at(torch.tensor([1]))
-    for mine, others in ((index, whole.index), (rows, whole.rows), (keys, whole.keys), (sizes_, whole.sizes)):
+    for mine, others in zip((index, rows, keys, sizes_), whole._tables(), strict=True):
         assert torch.equal(mine[:2], others[2])
     assert torch.equal(views[:, :2], whole.views[:, 2])

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from potluck.algorithms.uploads import State
 from potluck.contract import Phase, Round
 from potluck.engines.base import Outcome
 from potluck.engines.demands import loss_of_round, require_finite, require_networks
 from potluck.engines.stacked.team import Team
 from potluck.engines.stacked.timetable import Timetable
-from potluck.engines.stacked.transfer import fetching
+from potluck.engines.stacked.transfer import Arriving, fetching
 
 
 class Course:
@@ -30,6 +31,8 @@ class Course:
         self._learned: list[list[int]] = []
         self._found: dict[str, dict[str, Tensor]] = {}
         self._flops = [0] * len(team.jobs)
+        self._arriving = Arriving({}, None)
+        self._states: Iterator[State] = iter(())
 
     def steps(self) -> Iterator[None]:
         """Train, one step after another; nothing waits for the device."""
@@ -81,9 +84,10 @@ class Course:
     def fetch(self) -> None:
         """Begin to fetch what came of it, without waiting for the device."""
         self._found["finite"] = {"": self._finite()}
-        # All in one transfer.
-        found = {(part, name): tensor for part, named in self._found.items() for name, tensor in named.items()}
-        self._arriving = fetching({f"{part} {name}": tensor for (part, name), tensor in found.items()})
+        # All of it is waited for once.
+        self._arriving = fetching({
+            f"{part} {name}": tensor for part, named in self._found.items() for name, tensor in named.items()
+        })  # fmt: skip
         self._states = self.team.stack.states(len(self.team.jobs))
 
     def outcomes(self) -> Iterator[Outcome]:

@@ -108,6 +108,7 @@ class Stacked(Engine):
                     del running[course], steps
                 if not fits:
                     too_large.append(course)
+                    timetable.leave(course.team)
                     self._roster.free([other.team for other in courses if other not in too_large])
         # Small teams are done first: what they hold is fetched while the others are still at work.
         done = [course for course in courses if course not in too_large]

@@ -12,6 +12,7 @@ from torch._functorch import eager_transforms
 from potluck.engines.stacked.template import Weights
 
 _transforms: Any = eager_transforms
+_NO_HOOKS = "what is kept for gradients cannot be put elsewhere, as by checkpoints, within a vmap"
 
 
 def gradients_and_value(
@@ -22,10 +23,13 @@ def gradients_and_value(
     It is what ``torch.func.grad_and_value`` does, of the same parts; that loads PyTorch's compiler first, to keep it
     out of the way, which takes longer than to train a small client.
     """
-    with _transforms.grad_increment_nesting() as level, torch.enable_grad():
+    hooks = torch.autograd.graph.disable_saved_tensors_hooks(_NO_HOOKS)
+    with hooks, _transforms.grad_increment_nesting() as level, torch.enable_grad():
         given = _transforms._wrap_all_tensors(weights, level)
         own = _transforms._create_differentiable(given, level)
         value, more = loss(own)
+        if value.ndim:
+            raise ValueError(f"a loss is a single number, and this one has the shape {tuple(value.shape)}.")
         found: tuple[Tensor | None, ...] = (None,) * len(own)
         if value.requires_grad:
             # With a graph: otherwise those within an outer transform would be computed without gradients.

@@ -1,4 +1,4 @@
-"""Brings what clients hold from the device to the CPU, while the device and the host go on."""
+"""Brings what clients hold from a device to the CPU, while the device and the host go on."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from torch import Tensor
 from potluck.engines.stacked.recycled import Recycler
 from potluck.engines.stacked.transfer import Arriving, fetching
 
-_THREADS = 4
-"""So many rows are copied at a time: what takes long is to get memory, and more threads get in each other's way."""
-
 
 class Porter:
-    """Copies rows of bytes, in threads of its own.
+    """Copies rows of bytes.
 
-    A row travels by way of memory that the device can write to, which no other program can use.
+    A row of a GPU travels by way of memory that the GPU can write to, which no other program can use.
 
     Args:
+        recycler: Gives the memory where rows end.
         limit: Bytes of rows that may be on their way at once, if these are not more by themselves.
-        unused: Bytes of memory that are kept for later rows.
+        threads: How many wait for rows and copy them; with none, rows are copied at once.
 
     >>> import torch
-    >>> [int(row.result().sum()) for row in Porter(100, 100).brought(torch.ones(2, 3, dtype=torch.uint8))]
+    >>> porter = Porter(Recycler(100), limit=100, threads=2)
+    >>> [int(row.result().sum()) for row in porter.brought(torch.ones(2, 3, dtype=torch.uint8))]
     [3, 3]
     """
 
-    def __init__(self, limit: int, unused: int) -> None:
-        self._limit, self._recycler = limit, Recycler(unused)
-        self._threads = ThreadPoolExecutor(_THREADS, "potluck-rows")
+    def __init__(self, recycler: Recycler, limit: int, threads: int) -> None:
+        self._recycler, self._limit = recycler, limit
+        self._threads = ThreadPoolExecutor(threads, "potluck-rows") if threads else None
         self._on_the_way = 0
         self._arrived = threading.Condition()
 
@@ -38,17 +37,30 @@ class Porter:
         """Each of some rows, as it will be when all that the stream of the device has to do is done."""
         with self._arrived:
             self._arrived.wait_for(lambda: not self._on_the_way or self._on_the_way + rows.nbytes <= self._limit)
-            # Under the lock: what fails here must not count as on its way.
-            arriving = fetching({"": rows})
-            self._on_the_way += rows.nbytes
-        return [self._threads.submit(self._copied, arriving, place) for place in range(len(rows))]
+        arriving = fetching({"": rows})
+        return [self._begun(arriving, place) for place in range(len(rows))]
 
-    def _copied(self, arriving: Arriving, place: int) -> Tensor:
+    def _begun(self, arriving: Arriving, place: int) -> Future[Tensor]:
         row = arriving.tensors[""][place]
+        if self._threads is None:
+            done: Future[Tensor] = Future()
+            done.set_result(self._recycler.copied(arriving.wait()[""][place]))
+            return done
+        self._count(row.nbytes)
+        try:
+            return self._threads.submit(self._copied, arriving, row)
+        except BaseException:
+            self._count(-row.nbytes)  # it is not on its way, and nobody shall wait for it
+            raise
+
+    def _copied(self, arriving: Arriving, row: Tensor) -> Tensor:
         try:
             arriving.wait()
             return self._recycler.copied(row)
         finally:
-            with self._arrived:
-                self._on_the_way -= row.nbytes
-                self._arrived.notify_all()
+            self._count(-row.nbytes)
+
+    def _count(self, size: int) -> None:
+        with self._arrived:
+            self._on_the_way += size
+            self._arrived.notify_all()

@@ -101,14 +101,14 @@ class Schedule:
 
     Attributes:
         index: Position of each sample within its client's data, [steps, clients, width].
-        rows: Where the sample is in the pool, likewise; its index, before that is known.
+        rows: Where the sample is in the pool, likewise, once that is known.
         keys: Its key for draws within the step, likewise.
         views: How it is augmented for each view, [views, steps, clients, width, numbers]; keys alone before planning.
         sizes: How many of the samples count, [steps, clients]; 0 where a client is out of batches.
     """
 
     index: Tensor
-    rows: Tensor
+    rows: Tensor | None
     keys: Tensor
     views: Tensor
     sizes: Tensor
@@ -127,7 +127,7 @@ class Schedule:
     def part(self, clients: slice, steps: int, width: int) -> Schedule:
         """That of some of the clients, who make so many steps of so many samples at most."""
         index, keys = (table[:steps, clients, :width] for table in (self.index, self.keys))
-        return Schedule(index, index, keys, self.views[:, :steps, clients, :width], self.sizes[:steps, clients])
+        return Schedule(index, None, keys, self.views[:, :steps, clients, :width], self.sizes[:steps, clients])
 
     def located(self, rows: Tensor) -> Schedule:
         """The same, in a pool where the samples of each client are at ``rows``."""
@@ -142,18 +142,19 @@ class Schedule:
     def take(self, other: Schedule, steps: range) -> None:
         """Copy some steps of another schedule here; clients that are only here do nothing."""
         part, clients = slice(steps.start, steps.stop), min(self.sizes.shape[1], other.sizes.shape[1])
-        for name in ("index", "rows", "keys", "sizes"):
-            mine: Tensor = getattr(self, name)
+        for mine, others in zip(self._tables(), other._tables(), strict=True):
             if clients < mine.shape[1]:
                 mine[:, clients:] = 0  # not what they did before: other data may have fewer rows
-            mine[: len(steps), :clients] = getattr(other, name)[part, :clients]
+            mine[: len(steps), :clients] = others[part, :clients]
         self.views[:, : len(steps), :clients] = other.views[:, part, :clients]
+
+    def _tables(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        assert self.rows is not None  # noqa: S101  (nobody steps before the rows are known)
+        return self.index, self.rows, self.keys, self.sizes
 
     def at(self, step: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Index, rows, keys, sizes and views of one step, whose number is on the device."""
-        index, rows, keys, sizes = (
-            table.index_select(0, step).squeeze(0) for table in (self.index, self.rows, self.keys, self.sizes)
-        )
+        index, rows, keys, sizes = (table.index_select(0, step).squeeze(0) for table in self._tables())
         return index, rows, keys, sizes, self.views.index_select(1, step).squeeze(1)
 
 
@@ -185,7 +186,7 @@ def make_schedule(plan: Plan, views: int, device: torch.device) -> Schedule:
     own = keys[:, clients, epoch].unsqueeze(3)
     return Schedule(
         index=index,
-        rows=index,
+        rows=None,
         keys=draws.spread(own[1], index),
         views=draws.spread(own[2:], index),
         sizes=sizes,

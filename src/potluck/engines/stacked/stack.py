@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -12,14 +13,24 @@ from potluck.contract import Received
 from potluck.contract.networks import check_fit
 from potluck.engines.demands import weights_among
 from potluck.engines.stacked.porter import Porter
+from potluck.engines.stacked.recycled import Recycler
 from potluck.engines.stacked.template import Template
 from potluck.engines.stacked.transfer import sent, sent_together, staged
 
 _PORTION = 64 << 20
 """Bytes that are sent or fetched in one go: they take as much memory on the way, which no other program can use."""
 
-_porter = Porter(limit=2 * _PORTION, unused=256 << 20)
+_THREADS = 4
+"""So many rows of a GPU are copied at a time: it takes long to get memory, and more would get in each other's way."""
+
+_recycler = Recycler(256 << 20)
 """One for all: as rounds go by, what clients held is replaced by what they hold now."""
+
+
+@lru_cache
+def _porter(device: torch.device) -> Porter:
+    """One for each device: one that is done does not wait for others."""
+    return Porter(_recycler, 2 * _PORTION, _THREADS if device.type == "cuda" else 0)
 
 
 class Stack:
@@ -108,7 +119,7 @@ class Stack:
 
     def states(self, count: int) -> Iterator[State]:
         """Begin to bring what each of the first ``count`` clients holds to the CPU, where it then comes one by one."""
-        coming = [row for some in self._portions(count) for row in _porter.brought(self.rows[some])]
+        coming = [row for some in self._portions(count) for row in _porter(self.device).brought(self.rows[some])]
         return (self._state(row.result()) for row in coming)
 
     def _state(self, row: Tensor) -> State:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 
@@ -12,14 +13,16 @@ from potluck.contract import Phase, Round
 from potluck.engines.stacked.schedule import Plan, Schedule, make_schedule
 from potluck.engines.stacked.team import Team
 
-_WASTE = 2
-"""Teams are planned together as long as that does not take more than so many times the memory."""
+T = TypeVar("T")
+
+_WASTE, _MOST = 2, 1 << 20
+"""Teams are planned together as long as that is not so many times what they are by themselves, nor more samples."""
 
 
 class Timetable:
     """The schedules of some teams for a round.
 
-    To work one out takes hundreds of small operations. They take a GPU hardly longer for all clients than for one.
+    To work one out takes hundreds of small operations. They take a GPU hardly longer for many clients than for one.
 
     Args:
         teams: Who trains.
@@ -28,33 +31,31 @@ class Timetable:
     """
 
     def __init__(self, teams: Sequence[Team], round: Round, stream: torch.cuda.Stream | None) -> None:
-        self._teams, self._round, self._stream = teams, round, stream
-        self._made: dict[int, dict[Team, tuple[Plan, Schedule]]] = {}
+        self._teams, self._round, self._stream = list(teams), round, stream
+        self._groups: dict[int, list[dict[Team, Plan]]] = {}
+        self._made: dict[int, dict[Team, Schedule]] = {}
 
     def of(self, team: Team, number: int, phase: Phase) -> tuple[Plan, Schedule]:
         """What one of the teams does in a phase. It is given once, and then forgotten."""
-        if number not in self._made:
+        if number not in self._groups:
+            self._groups[number] = grouped({each: self._plan(each, number, phase) for each in self._teams})
+        plan = next(group[team] for group in self._groups[number] if team in group)
+        made = self._made.setdefault(number, {})
+        if team not in made:
             with torch.cuda.stream(self._stream):  # which may be none
-                self._made[number] = self._make(number, phase)
-        plan, schedule = self._made[number].pop(team)
+                made |= self._schedules(number, team, phase)
+        schedule = made.pop(team)
         if self._stream is not None:
             here = torch.cuda.current_stream(team.setting.device)
             here.wait_stream(self._stream)
             schedule.used_by(here)
         return plan, schedule
 
-    def _make(self, number: int, phase: Phase) -> dict[Team, tuple[Plan, Schedule]]:
-        plans = [self._plan(team, number, phase) for team in self._teams]
-        together = Plan.joined(plans)
-        if together.volume > _WASTE * sum(plan.volume for plan in plans):
-            schedules = [self._schedule(plan, phase) for plan in plans]
-        else:
-            whole, schedules, first = self._schedule(together, phase), [], 0
-            for plan in plans:
-                clients = slice(first, first + len(plan.keys))
-                schedules.append(whole.part(clients, max(plan.steps), plan.width))
-                first = clients.stop
-        return dict(zip(self._teams, zip(plans, schedules, strict=True), strict=True))
+    def leave(self, team: Team) -> None:
+        """Plan no more for a team, and forget what was planned for it."""
+        self._teams.remove(team)
+        for made in self._made.values():
+            made.pop(team, None)
 
     def _plan(self, team: Team, number: int, phase: Phase) -> Plan:
         setting, data = team.setting, team.data(phase.data)
@@ -62,7 +63,41 @@ class Timetable:
         samples, batches = [len(examples) for examples in data], team.batches(phase, data)
         return Plan(keys, samples, batches, team.workshop.epochs(phase), setting.training.batch_size)
 
+    def _schedules(self, number: int, team: Team, phase: Phase) -> dict[Team, Schedule]:
+        """Those of a team and of all that are planned with it; that of the team alone, if memory is short."""
+        group = next(group for group in self._groups[number] if team in group)
+        try:
+            whole, found, first = self._schedule(Plan.joined(list(group.values())), phase), {}, 0
+        except torch.cuda.OutOfMemoryError:
+            if len(group) == 1:
+                raise
+            self._groups[number] = [{each: plan} for one in self._groups[number] for each, plan in one.items()]
+            return self._schedules(number, team, phase)
+        for each, plan in group.items():
+            clients = slice(first, first + len(plan.keys))
+            found[each] = whole.part(clients, max(plan.steps), plan.width)
+            first = clients.stop
+        return found
+
     def _schedule(self, plan: Plan, phase: Phase) -> Schedule:
         setting = self._teams[0].setting
         schedule = make_schedule(plan, phase.views if phase.augmented else 0, setting.device)
         return replace(schedule, views=setting.transform.plan(schedule.views, setting.task.shape))
+
+
+def grouped(plans: Mapping[T, Plan]) -> list[dict[T, Plan]]:
+    """Who is planned together: as many, in their order, as it takes little more memory for than one by one.
+
+    >>> short, long = (Plan([0], [size], [[4] * (size // 4)], epochs=1, batch_size=4) for size in (8, 80))
+    >>> [list(group) for group in grouped({"a": short, "b": short, "c": long})]
+    [['a', 'b'], ['c']]
+    """
+    groups: list[dict[T, Plan]] = []
+    for one, plan in plans.items():
+        together = [*groups[-1].values(), plan] if groups else [plan]
+        volume = Plan.joined(together).volume
+        if groups and volume <= min(_WASTE * sum(each.volume for each in together), _MOST):
+            groups[-1][one] = plan
+        else:
+            groups.append({one: plan})
+    return groups

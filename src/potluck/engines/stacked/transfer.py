@@ -48,14 +48,13 @@ class Arriving:
 
 def fetching(tensors: Mapping[str, Tensor]) -> Arriving:
     """Begin to copy tensors of the device to the CPU, after all that its stream has to do; those of the CPU stay."""
-    host, there = {}, None
+    host, device = dict(tensors), None
     for name, tensor in tensors.items():
-        host[name] = tensor
         if tensor.device.type == "cuda":
             host[name] = staged(tuple(tensor.shape), tensor.dtype, tensor.device)
             host[name].copy_(tensor, non_blocking=True)
-            there = torch.cuda.current_stream(tensor.device).record_event()
-    return Arriving(host, there)
+            device = tensor.device
+    return Arriving(host, None if device is None else torch.cuda.current_stream(device).record_event())
 
 
 def fetched(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
