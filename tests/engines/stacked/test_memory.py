@@ -183,3 +183,30 @@ def test_what_is_kept_for_others_makes_room(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(roster, "_CPU_ROOM", 4 * 4 * 344)  # four clients of the smaller architecture
     tight = assert_as_loop(given(), members(6))
     assert sorted(kept(tight))[0] == 0
+
+
+@pytest.mark.parametrize(("ahead", "most"), [(0, 1), (1 << 30, 2)])
+def test_no_more_is_fetched_ahead_than_memory_is_worth(ahead: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[Course] = []
+    largest: list[int] = []
+
+    def fetch(course: Course) -> None:
+        fetched.append(course)
+        largest.append(len(fetched))
+        plain_fetch(course)
+
+    def outcomes(course: Course) -> Iterator[Any]:
+        yield from plain_outcomes(course)
+        fetched.remove(course)
+
+    plain_fetch, plain_outcomes = Course.fetch, Course.outcomes
+    made = given()
+    jobs = [job(client) for client in members(6)]  # three of each of two architectures
+    expected = list(Loop(made).train(ROUND, jobs))
+    stacked = Stacked(made, rounding=False, cache=1 << 20)
+    monkeypatch.setattr(stacked._roster, "_gpu", True)  # where teams run side by side
+    monkeypatch.setattr("potluck.engines.stacked.engine._AHEAD", ahead)
+    monkeypatch.setattr(Course, "fetch", fetch)
+    monkeypatch.setattr(Course, "outcomes", outcomes)
+    same(expected, list(stacked.train(ROUND, jobs)))
+    assert max(largest) == most and not fetched

@@ -34,6 +34,11 @@ class Course:
         self._arriving = Arriving({}, None)
         self._states: Iterator[State] = iter(())
 
+    @property
+    def bytes(self) -> int:
+        """Size of what the clients hold."""
+        return len(self.team.jobs) * self.team.resident.template.bytes
+
     def steps(self) -> Iterator[None]:
         """Train, one step after another; nothing waits for the device."""
         team, algorithm = self.team, self.team.setting.algorithm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -26,6 +27,10 @@ _EVALUATED = 64
 """At most so many clients are evaluated at once."""
 _IN_TURN = 4
 """So many steps of a team are begun before it is the next one's turn: to change teams takes as long as to begin one."""
+
+
+_AHEAD = 64 << 20
+"""Bytes of what clients hold that are fetched at most, beside those of one team, before somebody takes them."""
 
 
 class Stacked(Engine):
@@ -113,10 +118,7 @@ class Stacked(Engine):
         # Small teams are done first: what they hold is fetched while the others are still at work.
         done = [course for course in courses if course not in too_large]
         done.sort(key=lambda course: course.team.room * course.team.resident.template.bytes)
-        for course in done:
-            with course.team.track.working():
-                course.fetch()
-        for course in done:
+        for course in _fetched(done):
             with course.team.track.working():
                 outcomes = list(course.outcomes())
             course.team.track.hand_over()
@@ -173,3 +175,14 @@ class Stacked(Engine):
     def predict(self, job: Job, x: Tensor) -> Tensor:
         """Logits of one client for inputs like its own."""
         return self._loop.predict(job, x)
+
+
+def _fetched(courses: Sequence[Course]) -> Iterator[Course]:
+    """Courses one by one, when what came of them is on its way; that of the next ones is then, too, if it is little."""
+    waiting, coming = deque(courses), deque[Course]()
+    while waiting or coming:
+        while waiting and (not coming or sum(course.bytes for course in (*coming, waiting[0])) <= _AHEAD):
+            coming.append(waiting.popleft())
+            with coming[-1].team.track.working():
+                coming[-1].fetch()
+        yield coming.popleft()

@@ -23,14 +23,14 @@ _PORTION = 64 << 20
 _THREADS = 4
 """So many rows of a GPU are copied at a time: it takes long to get memory, and more would get in each other's way."""
 
-_recycler = Recycler(256 << 20)
+_recycler = Recycler(192 << 20)
 """One for all: as rounds go by, what clients held is replaced by what they hold now."""
 
 
 @lru_cache
 def _porter(device: torch.device) -> Porter:
     """One for each device: one that is done does not wait for others."""
-    return Porter(_recycler, 2 * _PORTION, _THREADS if device.type == "cuda" else 0)
+    return Porter(_recycler, _PORTION, _THREADS if device.type == "cuda" else 0)
 
 
 class Stack:
