@@ -12,19 +12,18 @@ from torch import nn
 from potluck.dispatch import Watching
 
 
-class Counter(Watching):  # type: ignore[no-untyped-call]  # PyTorch's own
-    """Counts operations."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's own
-        self.seen = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        self.seen += 1
-        return func(*args, **(kwargs or {}))
-
-
 def test_a_network_that_is_compiled_is_seen_and_the_compiler_kept_out() -> None:
+    class Counter(Watching):  # type: ignore[no-untyped-call]  # PyTorch's own
+        """Counts operations."""
+
+        def __init__(self) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's own
+            self.seen = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+            self.seen += 1
+            return func(*args, **(kwargs or {}))
+
     import_module("torch._dynamo")
     net = nn.Linear(3, 2)
     compiled = torch.compile(net, backend="eager")

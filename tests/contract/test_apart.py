@@ -53,7 +53,8 @@ def test_samples_that_meet_go_through_apart(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    "layer", [nn.BatchNorm1d(3), nn.Dropout(), nn.MultiheadAttention(4, 2), nn.Flatten(0), Mixing(1, SHAPE, 2)]
+    "layer",
+    [nn.BatchNorm1d(3), nn.Dropout(), nn.MultiheadAttention(4, 2), nn.Flatten(0), nn.Flatten(-4), Mixing(1, SHAPE, 2)],
 )
 def test_layers_that_mix_samples_or_draw_are_not_taken_for_others(layer: nn.Module) -> None:
     assert not keeps_samples_apart(nn.Sequential(layer))

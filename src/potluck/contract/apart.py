@@ -5,15 +5,17 @@ from __future__ import annotations
 from torch import nn
 
 _LAYERS = frozenset({
-    nn.Sequential, nn.Identity, nn.Flatten, nn.Linear, nn.Conv1d, nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.AvgPool2d,
+    nn.Sequential, nn.Identity, nn.Flatten, nn.Linear, nn.Conv1d, nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d,
+    nn.AdaptiveAvgPool2d, nn.LayerNorm, nn.GroupNorm, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh,
+    nn.Sigmoid,
 })  # fmt: skip
 
 
 def keeps_samples_apart(*modules: nn.Module) -> bool:
     """Whether networks are known to give the same for a sample whatever else is in its batch, and to draw nothing.
 
-    Of a class of one's own it is known if the class says so, by ``keeps_samples_apart = True``; those derived from it
-    say so for themselves.
+    Of a class of one's own it is known if the class says so, by ``keeps_samples_apart = True``, and all layers in it
+    are known; those derived from it say so for themselves.
 
     >>> keeps_samples_apart(nn.Linear(2, 2)), keeps_samples_apart(nn.Sequential(nn.BatchNorm1d(2)))
     (True, False)
@@ -23,7 +25,7 @@ def keeps_samples_apart(*modules: nn.Module) -> bool:
 
 def _is_known(part: nn.Module) -> bool:
     known = type(part) in _LAYERS or vars(type(part)).get("keeps_samples_apart", False)
-    flattens_all = isinstance(part, nn.Flatten) and part.start_dim == 0
+    flattens_all = isinstance(part, nn.Flatten) and part.start_dim < 1
     return known and not flattens_all and is_as_its_class(part)
 
 

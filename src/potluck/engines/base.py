@@ -100,7 +100,10 @@ class Engine(ABC):
 
     @abstractmethod
     def train(self, round: Round, jobs: Sequence[Job]) -> Generator[Outcome, None, None]:
-        """Train the clients of a cohort, in any order: one outcome for each that could be reached."""
+        """Train the clients of a cohort, in any order: one outcome for each that could be reached.
+
+        Until the last of them, nothing else is trained or evaluated: what clients hold may still be on the device.
+        """
 
     @abstractmethod
     def evaluate(self, jobs: Iterable[Job]) -> Generator[Evaluation, None, None]:

@@ -317,3 +317,22 @@ def test_teams_of_one_architecture_side_by_side_have_data_of_their_own(monkeypat
     monkeypatch.setattr(stacked._roster, "_gpu", True)  # where teams run side by side
     jobs = [job(client) for client in members(13)]  # of one architecture four, two and one
     same(list(Loop(made).train(ROUND, jobs)), list(stacked.train(ROUND, jobs)))
+
+
+def test_a_network_that_only_some_clients_hold_is_said_to_be_missing_as_on_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Some(MadeUp):
+        """Clients with batch norm hold one network more."""
+
+        def networks(self, model: nn.Module, task: Any) -> dict[str, nn.Module]:
+            more = any(isinstance(part, nn.BatchNorm1d) for part in model.modules())
+            return {**super().networks(model, task), **({"extra": nn.Linear(3, 3)} if more else {})}
+
+    made = setting(Some(then=(Phase(train=("head", "extra"), loss=cross_entropy),)))
+    jobs = [job(client) for client in members(4)]
+    stacked = Stacked(made)
+    monkeypatch.setattr(stacked._roster, "_gpu", True)  # where teams are planned together
+    for given_engine in (Loop(made), stacked):
+        with pytest.raises(ModelError, match="phase 0 trains extra, and clients hold body, head alone"):
+            list(given_engine.train(ROUND, jobs))

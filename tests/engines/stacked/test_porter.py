@@ -74,6 +74,26 @@ def test_what_fails_is_not_on_its_way_for_ever(threads: int, monkeypatch: pytest
     assert [int(row.result(10).sum()) for row in porter.brought(ROWS)] == [6, 22, 38]
 
 
+def test_a_thread_that_cannot_begin_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its row may be copied by another one, all the same."""
+    let, begun = threading.Event(), threading.Thread.start
+    monkeypatch.setattr(Arriving, "wait", lambda self: (let.wait(10), self.tensors)[1])
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.endswith("_1"):
+            raise RuntimeError("can't start new thread")
+        begun(thread)
+
+    porter = Porter(Recycler(0), limit=7, threads=4)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="can't start"):
+        patch.setattr(threading.Thread, "start", start)
+        porter.brought(ROWS)
+    let.set()
+    assert [int(row.result(10).sum()) for row in porter.brought(ROWS)] == [6, 22, 38]
+    with porter._arrived:
+        assert porter._arrived.wait_for(lambda: porter._on_the_way == 0, timeout=10)
+
+
 def test_a_process_that_is_forked_is_not_waited_for() -> None:
     """Threads are not there any more after a fork; on a CPU there is nothing to wait for."""
     net = nn.Linear(2, 2)

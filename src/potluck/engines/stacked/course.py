@@ -10,7 +10,7 @@ from torch import Tensor
 from potluck.algorithms.uploads import State
 from potluck.contract import Phase, Round
 from potluck.engines.base import Outcome
-from potluck.engines.demands import loss_of_round, require_finite, require_networks
+from potluck.engines.demands import loss_of_round, require_finite
 from potluck.engines.stacked.team import Team
 from potluck.engines.stacked.timetable import Timetable
 from potluck.engines.stacked.transfer import Arriving, fetching
@@ -52,11 +52,11 @@ class Course:
                 given = client.architecture, team.received[place], samples[place]
                 self._flops[place] += team.workshop.collecting_flops(*given)
         self._found["judged"] = team.judge()
+        self._found["finite"] = {"": self._finite()}
         yield
 
     def _phase(self, number: int, phase: Phase) -> Iterator[None]:
         team, setting, resident = self.team, self.team.setting, self.team.resident
-        require_networks(number, phase, resident.net.modules)
         plan, schedule = self._timetable.of(team, number, phase)
         factor = setting.training.learning_rate_factor(self.round.number, self.round.total)
         total = torch.zeros(team.room, dtype=torch.float64, device=setting.device)
@@ -88,7 +88,6 @@ class Course:
 
     def fetch(self) -> None:
         """Begin to fetch what came of it, without waiting for the device."""
-        self._found["finite"] = {"": self._finite()}
         # All of it is waited for once.
         self._arriving = fetching({
             f"{part} {name}": tensor for part, named in self._found.items() for name, tensor in named.items()

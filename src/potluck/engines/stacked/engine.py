@@ -29,8 +29,8 @@ _IN_TURN = 4
 """So many steps of a team are begun before it is the next one's turn: to change teams takes as long as to begin one."""
 
 
-_AHEAD = 64 << 20
-"""Bytes of what clients hold that are fetched at most, beside those of one team, before somebody takes them."""
+_AHEAD = 96 << 20
+"""Bytes of what clients hold that are fetched before somebody takes them, if one team has not more by itself."""
 
 
 class Stacked(Engine):
@@ -120,9 +120,10 @@ class Stacked(Engine):
         done.sort(key=lambda course: course.team.room * course.team.resident.template.bytes)
         for course in _fetched(done):
             with course.team.track.working():
-                outcomes = list(course.outcomes())
+                outcomes = deque(course.outcomes())
             course.team.track.hand_over()
-            yield from outcomes
+            while outcomes:
+                yield outcomes.popleft()  # whoever has it may let go of what the client held
         said = len(self._roster.notes)
         for course in too_large:
             for part in self._roster.smaller(course.team) if alone else [course.team]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from torch import Tensor
@@ -36,31 +37,37 @@ class Porter:
     def brought(self, rows: Tensor) -> list[Future[Tensor]]:
         """Each of some rows, as it will be when all that the stream of the device has to do is done."""
         with self._arrived:
-            self._arrived.wait_for(lambda: not self._on_the_way or self._on_the_way + rows.nbytes <= self._limit)
-        arriving = fetching({"": rows})
-        return [self._begun(arriving, place) for place in range(len(rows))]
-
-    def _begun(self, arriving: Arriving, place: int) -> Future[Tensor]:
-        row = arriving.tensors[""][place]
-        if self._threads is None:
-            done: Future[Tensor] = Future()
-            done.set_result(self._recycler.copied(arriving.wait()[""][place]))
-            return done
-        self._count(row.nbytes)
+            self._arrived.wait_for(lambda: self._on_the_way <= 0 or self._on_the_way + rows.nbytes <= self._limit)
+            self._on_the_way += rows.nbytes
+        leaves = [self._leave(row.nbytes) for row in rows]
         try:
-            return self._threads.submit(self._copied, arriving, row)
+            arriving = fetching({"": rows})
+            return [self._begun(arriving, place, leave) for place, leave in enumerate(leaves)]
         except BaseException:
-            self._count(-row.nbytes)  # it is not on its way, and nobody shall wait for it
+            for leave in leaves:  # nobody shall wait for what is not on its way
+                leave()
             raise
 
-    def _copied(self, arriving: Arriving, row: Tensor) -> Tensor:
-        try:
-            arriving.wait()
-            return self._recycler.copied(row)
-        finally:
-            self._count(-row.nbytes)
+    def _leave(self, size: int) -> Callable[[], None]:
+        """What says, once and for all, that a row of so many bytes is no longer on its way."""
+        left = [size]
 
-    def _count(self, size: int) -> None:
-        with self._arrived:
-            self._on_the_way += size
-            self._arrived.notify_all()
+        def leave() -> None:
+            with self._arrived:
+                self._on_the_way -= left.pop() if left else 0
+                self._arrived.notify_all()
+
+        return leave
+
+    def _begun(self, arriving: Arriving, place: int, leave: Callable[[], None]) -> Future[Tensor]:
+        if self._threads is not None:
+            return self._threads.submit(self._copied, arriving, place, leave)
+        done: Future[Tensor] = Future()
+        done.set_result(self._copied(arriving, place, leave))
+        return done
+
+    def _copied(self, arriving: Arriving, place: int, leave: Callable[[], None]) -> Tensor:
+        try:
+            return self._recycler.copied(arriving.wait()[""][place])
+        finally:
+            leave()

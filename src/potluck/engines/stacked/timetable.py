@@ -10,6 +10,7 @@ import torch
 
 from potluck import draws
 from potluck.contract import Phase, Round
+from potluck.engines.demands import require_networks
 from potluck.engines.stacked.schedule import Plan, Schedule, make_schedule
 from potluck.engines.stacked.team import Team
 
@@ -56,8 +57,12 @@ class Timetable:
         self._teams.remove(team)
         for made in self._made.values():
             made.pop(team, None)
+        for groups in self._groups.values():
+            for group in groups:
+                group.pop(team, None)
 
     def _plan(self, team: Team, number: int, phase: Phase) -> Plan:
+        require_networks(number, phase, team.resident.net.modules)
         setting, data = team.setting, team.data(phase.data)
         keys = [draws.fold(setting.seed, "train", self._round.number, c.id, number) for c in team.clients]
         samples, batches = [len(examples) for examples in data], team.batches(phase, data)
@@ -66,11 +71,13 @@ class Timetable:
     def _schedules(self, number: int, team: Team, phase: Phase) -> dict[Team, Schedule]:
         """Those of a team and of all that are planned with it; that of the team alone, if memory is short."""
         group = next(group for group in self._groups[number] if team in group)
+        whole, found, first = None, {}, 0
         try:
-            whole, found, first = self._schedule(Plan.joined(list(group.values())), phase), {}, 0
+            whole = self._schedule(Plan.joined(list(group.values())), phase)
         except torch.cuda.OutOfMemoryError:
             if len(group) == 1:
                 raise
+        if whole is None:  # what was made of it is free only now
             self._groups[number] = [{each: plan} for one in self._groups[number] for each, plan in one.items()]
             return self._schedules(number, team, phase)
         for each, plan in group.items():

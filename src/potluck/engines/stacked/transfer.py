@@ -54,7 +54,11 @@ def fetching(tensors: Mapping[str, Tensor]) -> Arriving:
             host[name] = staged(tuple(tensor.shape), tensor.dtype, tensor.device)
             host[name].copy_(tensor, non_blocking=True)
             device = tensor.device
-    return Arriving(host, None if device is None else torch.cuda.current_stream(device).record_event())
+    if device is None:
+        return Arriving(host, None)
+    # One that lets whoever waits for it sleep: several threads do, and the host has other work.
+    there = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # PyTorch's own
+    return Arriving(host, torch.cuda.current_stream(device).record_event(there))
 
 
 def fetched(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
