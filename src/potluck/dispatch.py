@@ -15,6 +15,8 @@ class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
     Where it is loaded already, because a network is compiled, it is kept out as usual.
     """
 
+    _kept_out = False
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
@@ -26,5 +28,3 @@ class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
             kind.__torch_dispatch__ = _disable_dynamo(kind.__torch_dispatch__)  # type: ignore[method-assign]
             kind._kept_out = True
         return super().__enter__()  # type: ignore[no-untyped-call]  # PyTorch's own
-
-    _kept_out = False

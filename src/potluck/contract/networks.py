@@ -13,7 +13,7 @@ from potluck.contract.task import Task
 from potluck.errors import ModelError
 
 _JOINING = frozenset({"cuda"})
-"""Kinds of devices where one pass over several batches takes less time than a pass over each; a CPU's it is not."""
+"""Kinds of devices where one pass over several batches takes less time than one over each: on a CPU it takes more."""
 
 
 def named_tensors(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:

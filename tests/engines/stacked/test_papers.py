@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -49,8 +50,8 @@ def test_batches_in_one_pass_give_what_they_give_apart(monkeypatch: pytest.Monke
             clients.append(
                 Client(Architecture(name, partial(models.build, name, SHAPE, CLASSES)), train=data, test=data)
             )
-        settings = {"engine": engine, "device": "cpu", "precision": "float64", "batch_size": 4}
-        return Federation(algorithms.algorithm("pfedes"), clients, **settings)  # type: ignore[arg-type]
+        settings: dict[str, Any] = {"engine": engine, "device": "cpu", "precision": "float64", "batch_size": 4}
+        return Federation(algorithms.algorithm("pfedes"), clients, **settings)
 
     apart = trained("loop")
     run(apart)

@@ -14,7 +14,7 @@ from potluck.data.examples import Examples
 from potluck.data.transform import Transform
 from potluck.engines.batches import Inputs, epoch_batches, sizes, view_key
 from potluck.engines.stacked.schedule import Plan, Schedule, make_schedule, stable_width
-from potluck.engines.stacked.timetable import grouped
+from potluck.engines.stacked.timetable import planned_together
 
 from ..made_up import cross_entropy
 
@@ -116,11 +116,11 @@ def test_clients_planned_together_do_what_they_do_alone(teams: list[list[int]], 
 
 def test_no_more_is_planned_together_than_memory_is_worth(monkeypatch: pytest.MonkeyPatch) -> None:
     plans = {name: Plan([0], [8], [[4, 4]], epochs=1, batch_size=4) for name in "abcde"}
-    assert [list(group) for group in grouped(plans)] == [["a", "b", "c", "d", "e"]]
+    assert [list(group) for group in planned_together(plans)] == [["a", "b", "c", "d", "e"]]
     monkeypatch.setattr("potluck.engines.stacked.timetable._MOST", 16)
-    assert [list(group) for group in grouped(plans)] == [["a", "b"], ["c", "d"], ["e"]]
+    assert [list(group) for group in planned_together(plans)] == [["a", "b"], ["c", "d"], ["e"]]
     monkeypatch.setattr("potluck.engines.stacked.timetable._MOST", 1)
-    assert [list(group) for group in grouped(plans)] == [["a"], ["b"], ["c"], ["d"], ["e"]]
+    assert [list(group) for group in planned_together(plans)] == [["a"], ["b"], ["c"], ["d"], ["e"]]
 
 
 def test_a_schedule_taken_over_leaves_the_others_idle() -> None:

@@ -117,7 +117,7 @@ class Stacked(Engine):
                     self._roster.free([other.team for other in courses if other not in too_large])
         # Small teams are done first: what they hold is fetched while the others are still at work.
         done = [course for course in courses if course not in too_large]
-        done.sort(key=lambda course: course.team.room * course.team.resident.template.bytes)
+        done.sort(key=lambda course: course.bytes)
         for course in _fetched(done):
             with course.team.track.working():
                 outcomes = deque(course.outcomes())

@@ -21,7 +21,7 @@ _PORTION = 64 << 20
 """Bytes that are sent or fetched in one go: they take as much memory on the way, which no other program can use."""
 
 _THREADS = 4
-"""So many rows of a GPU are copied at a time: it takes long to get memory, and more would get in each other's way."""
+"""So many rows of a GPU are copied at a time."""
 
 _recycler = Recycler(192 << 20)
 """One for all: as rounds go by, what clients held is replaced by what they hold now."""

@@ -39,8 +39,8 @@ class Timetable:
     def of(self, team: Team, number: int, phase: Phase) -> tuple[Plan, Schedule]:
         """What one of the teams does in a phase. It is given once, and then forgotten."""
         if number not in self._groups:
-            self._groups[number] = grouped({each: self._plan(each, number, phase) for each in self._teams})
-        plan = next(group[team] for group in self._groups[number] if team in group)
+            self._groups[number] = planned_together({each: self._plan(each, number, phase) for each in self._teams})
+        plan = self._group(number, team)[team]
         made = self._made.setdefault(number, {})
         if team not in made:
             with torch.cuda.stream(self._stream):  # which may be none
@@ -61,6 +61,9 @@ class Timetable:
             for group in groups:
                 group.pop(team, None)
 
+    def _group(self, number: int, team: Team) -> dict[Team, Plan]:
+        return next(group for group in self._groups[number] if team in group)
+
     def _plan(self, team: Team, number: int, phase: Phase) -> Plan:
         require_networks(number, phase, team.resident.net.modules)
         setting, data = team.setting, team.data(phase.data)
@@ -70,7 +73,7 @@ class Timetable:
 
     def _schedules(self, number: int, team: Team, phase: Phase) -> dict[Team, Schedule]:
         """Those of a team and of all that are planned with it; that of the team alone, if memory is short."""
-        group = next(group for group in self._groups[number] if team in group)
+        group = self._group(number, team)
         whole, found, first = None, {}, 0
         try:
             whole = self._schedule(Plan.joined(list(group.values())), phase)
@@ -92,11 +95,11 @@ class Timetable:
         return replace(schedule, views=setting.transform.plan(schedule.views, setting.task.shape))
 
 
-def grouped(plans: Mapping[T, Plan]) -> list[dict[T, Plan]]:
-    """Who is planned together: as many, in their order, as it takes little more memory for than one by one.
+def planned_together(plans: Mapping[T, Plan]) -> list[dict[T, Plan]]:
+    """Plans in groups: as many of them in each, in their order, as it takes little more memory for than one by one.
 
     >>> short, long = (Plan([0], [size], [[4] * (size // 4)], epochs=1, batch_size=4) for size in (8, 80))
-    >>> [list(group) for group in grouped({"a": short, "b": short, "c": long})]
+    >>> [list(group) for group in planned_together({"a": short, "b": short, "c": long})]
     [['a', 'b'], ['c']]
     """
     groups: list[dict[T, Plan]] = []
