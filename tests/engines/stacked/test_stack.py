@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -227,6 +230,28 @@ def test_memory_is_used_again_once_nothing_refers_to_it() -> None:
     again = recycler.copied(torch.full((40,), 4, dtype=torch.uint8))
     assert again.data_ptr() == place and again.eq(4).all()
     assert second.eq(2).all() and third.eq(3).all()
+
+
+@pytest.mark.parametrize("size", [0, 1, 3 << 20])
+def test_rows_of_any_size_are_copied(size: int) -> None:
+    row = torch.arange(size, dtype=torch.int64).to(torch.uint8)
+    copy = Recycler(0).copied(row)
+    assert torch.equal(copy, row) and (not size or copy.data_ptr() != row.data_ptr())
+    copy.add_(1)  # whoever has it may write to it
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell what a process holds")
+def test_memory_of_large_rows_goes_back_to_the_system() -> None:
+    def held() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    recycler, row = Recycler(0), torch.ones(4 << 20, dtype=torch.uint8)
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(2):  # C's allocator learns from the first ones not to give such memory back
+            rows = list(threads.map(recycler.copied, [row] * 40))
+            full = held()
+            del rows[::2]
+            assert full - held() > 0.9 * len(rows) * row.nbytes
 
 
 def test_no_more_memory_is_kept_than_the_limit() -> None:
