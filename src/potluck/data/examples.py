@@ -46,7 +46,7 @@ class Examples:
     @property
     def x(self) -> Tensor:
         """The inputs of these samples, copied where they are rows of a larger source."""
-        return self.whole_x if self.rows is None else self.whole_x[self.rows]
+        return self.whole_x if self.rows is None else self.whole_x.index_select(0, self.rows)
 
     @property
     def y(self) -> Tensor:
@@ -66,7 +66,8 @@ class Examples:
     def take(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and labels at ``positions``, counted within these samples."""
         rows = positions if self.rows is None else self.rows[positions]
-        return self.whole_x[rows], self.whole_y[rows].to(torch.int64)
+        # Whole rows: ``x[rows]`` goes number by number, which takes ten times as long for images of bytes.
+        return self.whole_x.index_select(0, rows), self.whole_y.index_select(0, rows).to(torch.int64)
 
     def only(self, positions: Tensor) -> Examples:
         """The samples at ``positions``, without copying any."""
