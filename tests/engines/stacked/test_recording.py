@@ -1,4 +1,4 @@
-"""Steps that are recorded: that to try them changes nothing, and what happens to those that cannot be."""
+"""Steps that are recorded: when, that to try them changes nothing, and what happens to those that cannot be."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 import torch
 
+from potluck.engines.loop import Loop
+from potluck.engines.stacked import Stacked
 from potluck.engines.stacked.capture import Studio
+from potluck.engines.stacked.program import Program
+from potluck.engines.stacked.stack import Stack
 
-from .teams import ADAM, assert_as_loop, given, members
+from ..made_up import job
+from .teams import ADAM, ROUND, assert_as_loop, given, members
+from .test_fallback import same
 
 
 class Replaying(Studio):
@@ -89,3 +95,32 @@ def test_memory_that_runs_out_while_a_step_is_recorded_is_no_other_error(monkeyp
     monkeypatch.setattr(torch.cuda, "graph", FullGraph)
     with pytest.raises(torch.cuda.OutOfMemoryError):
         studio.record("a", lambda: None)
+
+
+def test_who_has_a_step_to_record_waits_until_the_others_have_begun_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, original = given(), Program.step
+    stacked = Stacked(made, rounding=True)
+    jobs = [job(client) for client in members(6)]  # of each architecture two and one
+    expected = list(Loop(made).train(ROUND, jobs))
+    steps: list[tuple[Stack, int]] = []
+    recorded: set[Program] = set()
+
+    def step(program: Program) -> None:
+        recorded.add(program)
+        steps.append((program.stack, program.room.clients))
+        original(program)
+
+    def records(program: Program) -> bool:
+        return program.room.clients == 1 and program not in recorded
+
+    monkeypatch.setattr(stacked._roster, "_gpu", True)  # where teams run side by side
+    monkeypatch.setattr(Program, "step", step)
+    monkeypatch.setattr(Program, "records", property(records))
+    same(expected, list(stacked.train(ROUND, jobs)))
+    sizes = [size for _, size in steps]
+    assert sizes == sorted(sizes, reverse=True) and set(sizes) == {1, 2}
+    first, second = (steps.index((stack, 1)) for stack in {stack: 1 for stack, size in steps if size == 1})
+    assert [stack for stack, _ in steps[first:second]] == [steps[first][0]] * (second - first)  # one after the other
+    steps.clear()
+    same(expected, list(stacked.train(ROUND, jobs)))
+    assert [size for _, size in steps] != sizes  # all of them in turn, as soon as nothing is to be recorded

@@ -85,6 +85,11 @@ class Program:
         self._received: Weights = {}
         self._recording: Callable[[], None] | None = None
 
+    @property
+    def records(self) -> bool:
+        """Whether its step is still to be recorded."""
+        return self._recording is None and self._studio.records(self._name)
+
     def load(self, phase: Phase, pool: Pool, schedule: Schedule, steps: range, factor: float) -> None:
         """Get ready for some of the steps of a phase.
 
@@ -108,7 +113,7 @@ class Program:
         ):  # fmt: skip
             # A recording knows where things lay, and these now lie elsewhere.
             self._pool, self._received, self._recording = pool, self.stack.received, None
-        if self._recording is None and self._studio.records(self._name):
+        if self.records:
             self._record()
         self._done.zero_()
 
