@@ -318,7 +318,6 @@ def test_a_whole_step(common: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         name: one for module in (blocks, convolution, entropy, linear) for name, one in vars(module).items()
     })  # fmt: skip
     monkeypatch.setattr(mode, "fits", lambda *_: True)
-    monkeypatch.setattr(mode, "covers", lambda *_: True)
     for module in (together_convolution, together_blocks, entropy_operation, linear_operation):
         monkeypatch.setattr(module, "usable", lambda *tensors: kernels if tensors[0].dtype == torch.float32 else None)
     monkeypatch.setattr(together_convolution, "compiled", lambda: kernels)

@@ -1,4 +1,4 @@
-"""The cross-entropy of each sample in few operations, of which PyTorch's stacked form takes two dozen."""
+"""The cross-entropy of each sample in few operations: PyTorch's stacked form takes two dozen, and a second to load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from potluck.engines.stacked.operations.clients import Dims, in_front
-from potluck.engines.stacked.operations.kernels import suitable, usable
+from potluck.engines.stacked.operations.kernels import usable
+from potluck.engines.stacked.operations.slopes import pulled_back
 
 _MOST = 1024
 """Classes."""
@@ -18,14 +19,13 @@ _COUNTED = 1 << 30
 
 
 def covers(logits: Tensor, label: Tensor) -> bool:
-    """Whether kernels are made for such a loss."""
-    labels = logits.ndim == 2 and label.ndim == 1 and label.dtype == torch.int64
-    return suitable(logits) is not None and labels and logits.shape[1] <= _MOST
+    """Whether it is the loss of some samples by their labels."""
+    return logits.ndim == 2 and label.ndim == 1 and label.dtype == torch.int64
 
 
 def _kernels(logits: Tensor, *others: Tensor) -> Any:
-    """The kernels, unless they would lose count."""
-    return usable(logits, *others) if logits.numel() < _COUNTED else None
+    """The kernels, unless there are too many classes, or they would lose count."""
+    return usable(logits, *others) if logits.shape[1] <= _MOST and logits.numel() < _COUNTED else None
 
 
 class CrossEntropy(torch.autograd.Function):
@@ -65,10 +65,7 @@ class _Gradient(torch.autograd.Function):
         if kernels is not None:
             gradient: Tensor = kernels.entropy_gradient(logits, label, slope)
             return gradient
-        with torch.enable_grad():
-            again = logits.detach().requires_grad_()
-            (found,) = torch.autograd.grad(F.cross_entropy(again, label, reduction="none"), again, slope)
-        return found
+        return pulled_back(lambda again: F.cross_entropy(again, label, reduction="none"), logits, slope)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

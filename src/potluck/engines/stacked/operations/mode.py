@@ -121,7 +121,8 @@ def _entropy(
     plain = weight is None and size_average is None and reduce is None and not label_smoothing
     if not plain or ignore_index != -100 or reduction != "none" or not covers(input, target):
         return None
-    result: Tensor = CrossEntropy.apply(input.float(), target)  # type: ignore[no-untyped-call]  # PyTorch's own
+    logits = input if input.dtype == torch.float64 else input.float()
+    result: Tensor = CrossEntropy.apply(logits, target)  # type: ignore[no-untyped-call]  # PyTorch's own
     return result
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from potluck.engines.stacked.operations.clients import Dims, in_front
 from potluck.engines.stacked.operations.kernels import usable
+from potluck.engines.stacked.operations.slopes import pulled_back
 
 Window = tuple[int, int]
 
@@ -52,10 +53,7 @@ class _Gradient(torch.autograd.Function):
         if kernels is not None:
             gradient: Tensor = kernels.pool_gradient(x, slope, window)
             return gradient
-        with torch.enable_grad():
-            again = x.detach().requires_grad_()
-            (found,) = torch.autograd.grad(F.max_pool2d(again, window), again, slope)
-        return found
+        return pulled_back(lambda again: F.max_pool2d(again, window), x, slope)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
