@@ -3,8 +3,9 @@
     python -m benchmarks.engines --data-dir DIR [--device cuda] [--methods pfedes fedproto fml] [--batch-sizes 512 32]
 
 Ten clients with CNN-1 to CNN-5 and the released augmentation train for a round; rounds of all ways are run in turn, the
-same clients in each, and the median of several is printed with its ratio to that of research code. (On a GPU loop goes
-through other rounds: it has nothing to record, and takes long.) Beside it stands what the arithmetic alone
+same clients in each, and the median of several is printed with its ratio to that of research code. (Where
+others settle for several rounds on a GPU, loop does not, and trains other clients: it has nothing to record, and takes
+long.) Beside it stands what the arithmetic alone
 would take at the device's speed in large matrix products, and the memory alone at its speed in copying, if every
 operation read its inputs and wrote its outputs once; both speeds are measured in the same run. Without CIFAR-10 at hand
 images are noise.
@@ -64,12 +65,13 @@ def _compare(method: str, clients: int, batch: int, source: Source, arguments: a
     }
     for name, federation in federations.items():
         ways[name] = _timed(federation)
-    any_run = next(iter(federations.values()))
+    any_run = list(federations.values())[1]  # one that settles
     if not arguments.without_research:
         ways["research code"] = _research(method, any_run, batch, arguments)
     for name, way in ways.items():
-        hasty = name == "research code" or (name.startswith("loop") and any_run.device.type == "cuda")
-        for _ in range(1 if hasty else arguments.settle):
+        # Research code has its rounds by number; loop would take long on a GPU.
+        at_once = name == "research code" or (name.startswith("loop") and any_run.device.type == "cuda")
+        for _ in range(1 if at_once else arguments.settle):
             way()
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(arguments.rounds):

@@ -20,7 +20,7 @@ class Examples:
     Attributes:
         whole_x: The inputs of the source.
         whole_y: The labels of the source.
-        rows: Which of them these samples are; None for all.
+        rows: Which of them these samples are, as numbers from 0 on their device; None for all.
 
     >>> source = torch.arange(8.0).reshape(4, 2), torch.tensor([0, 1, 0, 1])
     >>> mine = Examples(*source, rows=torch.tensor([3, 1]))
@@ -51,7 +51,7 @@ class Examples:
     @property
     def y(self) -> Tensor:
         """The labels of these samples, copied where they are rows of a larger source."""
-        return self.whole_y if self.rows is None else self.whole_y[self.rows]
+        return self.whole_y if self.rows is None else self.whole_y.index_select(0, self.rows)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -52,11 +52,13 @@ def test_neither_a_compiler_nor_algebra_is_loaded() -> None:
     """It would take longer than to train a small client."""
     code = """
 import sys, torch
+from torch import nn
 from potluck import Client, Federation
 from potluck.algorithms import find
 data = torch.rand(6, 1, 4, 4), torch.arange(6) % 2
-parts = torch.nn.Conv2d(1, 3, 3, padding=1), torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(12, 2)
-nets = [torch.nn.Sequential(*parts) for _ in range(2)]
+def net():
+    return nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(12, 2))
+nets = [net() for _ in range(2)]
 clients = [Client(net, train=data, test=data) for net in nets]
 federation = Federation(find("standalone")(), clients, engine="stacked", device="cpu")
 federation.run(1, watch=lambda event: None)

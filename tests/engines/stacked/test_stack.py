@@ -245,13 +245,13 @@ def test_memory_of_large_rows_goes_back_to_the_system() -> None:
     def held() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    recycler, row = Recycler(0), torch.ones(4 << 20, dtype=torch.uint8)
+    recycler, row = Recycler(0), torch.ones((4 << 20) + 12345, dtype=torch.uint8)
     with ThreadPoolExecutor(4) as threads:
         for _ in range(2):  # C's allocator learns from the first ones not to give such memory back
             rows = list(threads.map(recycler.copied, [row] * 40))
             full = held()
             del rows[::2]
-            assert full - held() > 0.9 * len(rows) * row.nbytes
+            assert full - held() > 0.75 * len(rows) * row.nbytes
 
 
 def test_no_more_memory_is_kept_than_the_limit() -> None:

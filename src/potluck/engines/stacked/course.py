@@ -68,9 +68,10 @@ class Course:
             schedule = schedule.located(pool.rows)
             for start, stop, count in plan.segments(self._rounded):
                 program = resident.program(team.room, number, phase, count, plan.width, stop - start)
+                program.load(phase, pool, schedule, range(start, stop), factor)
                 if program.records:
                     yield True
-                program.load(phase, pool, schedule, range(start, stop), factor)
+                    program.record()
                 for _ in range(start, stop):
                     setting.check_stop()
                     program.step()

@@ -85,11 +85,6 @@ class Program:
         self._received: Weights = {}
         self._recording: Callable[[], None] | None = None
 
-    @property
-    def records(self) -> bool:
-        """Whether its step is still to be recorded."""
-        return self._recording is None and self._studio.records(self._name)
-
     def load(self, phase: Phase, pool: Pool, schedule: Schedule, steps: range, factor: float) -> None:
         """Get ready for some of the steps of a phase.
 
@@ -107,23 +102,25 @@ class Program:
         if steps.start == 0:
             self._optimizer.forget()
         self._optimizer.set_rates([Rule.of(group, self._training).learning_rate * factor for group in phase.groups])
-        self.stack.template.train(phase.learning)
         if self._pool is None or pool.x is not self._pool.x or pool.y is not self._pool.y or (
             self.stack.received is not self._received
         ):  # fmt: skip
             # A recording knows where things lay, and these now lie elsewhere.
             self._pool, self._received, self._recording = pool, self.stack.received, None
-        if self.records:
-            self._record()
         self._done.zero_()
 
-    def _record(self) -> None:
+    @property
+    def records(self) -> bool:
+        """Whether its step is to be recorded, now that it is loaded."""
+        return self._recording is None and self._studio.records(self._name)
+
+    def record(self) -> None:
         """Record the step, with nobody active: so trying it changes nothing."""
         sizes = self._schedule.sizes.clone()
         self._schedule.sizes.zero_()
-        self._done.zero_()
         self._recording = self._studio.record(self._name, self.run)
         self._schedule.sizes.copy_(sizes)
+        self._done.zero_()
 
     def step(self) -> None:
         """Make the next step."""
@@ -132,6 +129,8 @@ class Program:
     @torch.no_grad()
     def run(self) -> None:
         """The next step, operation by operation."""
+        # In every one: another team of the architecture, which may be elsewhere in the round, has the same networks.
+        self.stack.template.train(self.phase.learning)
         index, rows, keys, sizes, plans = self._schedule.at(self._done)
         active = sizes > 0
         weight = (self._place < sizes.unsqueeze(1)).to(self._dtype)

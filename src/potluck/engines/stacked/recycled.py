@@ -6,7 +6,6 @@ import mmap
 import sys
 import threading
 import weakref
-from contextlib import suppress
 
 import numpy as np
 import torch
@@ -74,8 +73,4 @@ def fresh(size: int) -> np.ndarray:
         return np.empty(size, dtype=np.uint8)
     if sys.platform == "win32":
         return np.frombuffer(mmap.mmap(-1, size), dtype=np.uint8)
-    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # few large pages are filled in a third of the time, where the system has them
-            memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(memory, dtype=np.uint8)
+    return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype=np.uint8)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from potluck.engines.stacked.operations import Operations, mode
+from potluck.engines.stacked.operations import Operations, entropy, mode
 from potluck.models import layers
 
 CLIENTS = 3
@@ -135,19 +135,40 @@ def test_a_layer_that_somebody_watches_or_changed_is_called() -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"label_smoothing": 0.1}, {"weight": torch.ones(5)}, {"ignore_index": 2}])
-def test_cross_entropy(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    logits, labels = numbers(CLIENTS, 4, 5).float(), torch.randint(0, 5, (CLIENTS, 4))
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-6), (torch.float64, 1e-15)])
+def test_cross_entropy(settings: dict[str, Any], dtype: torch.dtype, close: float) -> None:
+    logits, labels = numbers(CLIENTS, 4, 5).to(dtype), torch.randint(0, 5, (CLIENTS, 4))
     labels[0, 0] = -100
 
     def gradient(logits: Tensor, labels: Tensor) -> Tensor:
         return torch.func.grad(lambda x: F.cross_entropy(x, labels, reduction="none", **settings).sin().sum())(logits)  # type: ignore[no-any-return]
 
+    settings = {name: value.to(dtype) if name == "weight" else value for name, value in settings.items()}
     if settings.get("ignore_index"):
         labels[0, 0] = 2
     with Operations():
         found = torch.func.vmap(gradient)(logits, labels)
     expected = torch.stack([gradient(one, own) for one, own in zip(logits, labels, strict=True)])
-    assert torch.allclose(found, expected, atol=1e-6)
+    assert found.dtype == dtype and torch.allclose(found, expected, rtol=0, atol=close)
+
+
+def test_kernels_are_not_given_more_classes_than_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Kernels:
+        @staticmethod
+        def entropy(logits: Tensor, labels: Tensor) -> Tensor:
+            return logits.new_full(labels.shape, 7)
+
+    monkeypatch.setattr(entropy, "usable", lambda *_: Kernels)
+    with Operations():
+        few, many = (
+            F.cross_entropy(torch.zeros(2, classes), torch.tensor([0, 1]), reduction="none") for classes in (1024, 1025)
+        )
+    assert few.tolist() == [7, 7] and torch.allclose(many, torch.tensor(1025.0).log())
+
+
+def test_cross_entropy_of_whole_numbers_is_refused_as_by_pytorch() -> None:
+    with Operations(), pytest.raises((RuntimeError, NotImplementedError)):
+        F.cross_entropy(torch.ones(2, 3, dtype=torch.int64), torch.tensor([0, 1]), reduction="none")
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # PyTorch's own, on the way forwards

@@ -1,4 +1,4 @@
-"""The cross-entropy of each sample in few operations: PyTorch's stacked form takes two dozen, and a second to load."""
+"""The cross-entropy of each sample in few operations: PyTorch's stacked form takes two dozen, and loads algebra."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COUNTED = 1 << 30
 
 def covers(logits: Tensor, label: Tensor) -> bool:
     """Whether it is the loss of some samples by their labels."""
-    return logits.ndim == 2 and label.ndim == 1 and label.dtype == torch.int64
+    return logits.ndim == 2 and logits.is_floating_point() and label.ndim == 1 and label.dtype == torch.int64
 
 
 def _kernels(logits: Tensor, *others: Tensor) -> Any:

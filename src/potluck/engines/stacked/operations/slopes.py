@@ -16,6 +16,6 @@ def pulled_back(operation: Callable[[Tensor], Tensor], x: Tensor, slope: Tensor)
     """
     with torch.enable_grad():
         again = x.detach().requires_grad_()
-        # That of a sum, which is the same: to be given slopes, PyTorch loads its symbolic algebra for a second.
+        # That of a sum, which is the same: where it is given slopes, PyTorch loads its symbolic algebra.
         (found,) = torch.autograd.grad((operation(again) * slope).sum(), again)
     return found
