@@ -319,6 +319,16 @@ def test_teams_of_one_architecture_side_by_side_have_data_of_their_own(monkeypat
     same(list(Loop(made).train(ROUND, jobs)), list(stacked.train(ROUND, jobs)))
 
 
+def test_teams_of_one_architecture_are_each_in_a_mode_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is evaluated already while the other still trains, with batch norm and dropout."""
+    made, stacked = given(), Stacked(given(), rounding=True)
+    clients = [member(full_model(number), count=count, number=number) for number, count in enumerate((40, 38, 4))]
+    jobs = [job(client) for client in clients]  # a team of two, and one of one
+    monkeypatch.setattr(stacked._roster, "_gpu", True)  # where teams run side by side
+    monkeypatch.setattr(engine, "_IN_TURN", 1)
+    same(list(Loop(made).train(ROUND, jobs)), list(stacked.train(ROUND, jobs)))
+
+
 def test_a_network_that_only_some_clients_hold_is_said_to_be_missing_as_on_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

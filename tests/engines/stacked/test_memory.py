@@ -79,13 +79,13 @@ def test_teams_that_cannot_be_planned_together_are_planned_apart(fitting: int, m
 def test_teams_that_do_not_fit_side_by_side_train_one_after_another(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     original, at_work = Course.steps, set()
 
-    def steps(course: Course) -> Iterator[bool]:
+    def steps(course: Course) -> Iterator[None]:
         at_work.add(course)
         try:
-            for number, records in enumerate(original(course)):
+            for number, _ in enumerate(original(course)):
                 if number == step and len(at_work) > 1:
                     raise torch.cuda.OutOfMemoryError("there is none")
-                yield records
+                yield
         finally:
             at_work.discard(course)
 
@@ -166,7 +166,7 @@ def test_teams_are_cut_to_the_memory_that_there_is(monkeypatch: pytest.MonkeyPat
     sizes: list[int] = []
     original = Course.steps
 
-    def steps(course: Course) -> Iterator[bool]:
+    def steps(course: Course) -> Iterator[None]:
         sizes.append(len(course.team.jobs))
         return original(course)
 

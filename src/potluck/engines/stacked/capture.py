@@ -59,37 +59,25 @@ class Studio:
         for _ in range(1 if name in self._known else _WARM_UP):
             step()
         self._known.add(name)
-        replay: Callable[[], None] | None = None
+        graph = torch.cuda.CUDAGraph()
         try:
-            replay = self._recorded(step)
+            with (
+                undisturbed(),
+                _nothing_collected(),
+                # Other threads may go on: they fetch what clients hold, or work on another GPU.
+                torch.cuda.graph(
+                    graph, pool=self._pool, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"
+                ),
+            ):
+                step()
         except torch.cuda.OutOfMemoryError:
-            pass  # what it held is free only after this
+            raise
         except RuntimeError as error:
+            if isinstance(error.__context__, torch.cuda.OutOfMemoryError):
+                raise error.__context__ from None  # ending the recording failed because of this
             reason = str(error).strip().split("\n")[0]
             _log.info("steps are launched one operation at a time, for they cannot be recorded: %s", reason)
             self._refused.add(name)
             return None
-        if replay is None:
-            # While something is recorded, PyTorch cannot give back what it keeps of freed memory.
-            torch.cuda.synchronize()
-            torch.cuda.empty_cache()
-            replay = self._recorded(step)
-        return replay
-
-    def _recorded(self, step: Callable[[], None]) -> Callable[[], None]:
-        # Not by ``torch.cuda.graph``: that waits for all that the device has to do, and gives back all memory.
-        graph: Any = torch.cuda.CUDAGraph()
-        try:
-            with undisturbed(), _nothing_collected():
-                # Other threads may go on: they fetch what clients hold, or work on another GPU.
-                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-                try:
-                    step()
-                finally:
-                    graph.capture_end()
-        except RuntimeError as error:
-            if isinstance(error.__context__, torch.cuda.OutOfMemoryError):
-                raise error.__context__ from None  # ending the recording failed because of this
-            raise
         replay: Callable[[], None] = graph.replay
         return replay

@@ -39,11 +39,8 @@ class Course:
         """Size of what the clients hold."""
         return len(self.team.jobs) * self.team.resident.template.bytes
 
-    def steps(self) -> Iterator[bool]:
-        """Train, one step after another; nothing waits for the device.
-
-        It gives false after each step, and true where a step is to be recorded next.
-        """
+    def steps(self) -> Iterator[None]:
+        """Train, one step after another; nothing waits for the device."""
         team, algorithm = self.team, self.team.setting.algorithm
         team.load(algorithm.shared)
         for number, phase in enumerate((*algorithm.adapt(self.round), *algorithm.phases(self.round))):
@@ -56,9 +53,9 @@ class Course:
                 self._flops[place] += team.workshop.collecting_flops(*given)
         self._found["judged"] = team.judge()
         self._found["finite"] = {"": self._finite()}
-        yield False
+        yield
 
-    def _phase(self, number: int, phase: Phase) -> Iterator[bool]:
+    def _phase(self, number: int, phase: Phase) -> Iterator[None]:
         team, setting, resident = self.team, self.team.setting, self.team.resident
         plan, schedule = self._timetable.of(team, number, phase)
         factor = setting.training.learning_rate_factor(self.round.number, self.round.total)
@@ -69,13 +66,10 @@ class Course:
             for start, stop, count in plan.segments(self._rounded):
                 program = resident.program(team.room, number, phase, count, plan.width, stop - start)
                 program.load(phase, pool, schedule, range(start, stop), factor)
-                if program.records:
-                    yield True
-                    program.record()
                 for _ in range(start, stop):
                     setting.check_stop()
                     program.step()
-                    yield False
+                    yield
                 total[:count] += program.total
         self._found.setdefault("total", {})[str(number)] = total[: len(team.jobs)]
         self._learned.append([max(plan.epochs * sum(sizes), 1) for sizes in plan.batches])

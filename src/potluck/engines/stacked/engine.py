@@ -82,7 +82,7 @@ class Stacked(Engine):
         yield from self._loop.train(round, sorted(alone, key=lambda job: job.client.id))
 
     def _run(self, round: Round, teams: Sequence[Team], *, alone: bool = False) -> Iterator[Outcome]:
-        """Train teams side by side.
+        """Let teams step in turn, each on its own stream.
 
         A team that does not fit into memory beside the others begins anew by itself; and if it does not fit even
         then, in two halves.
@@ -94,12 +94,27 @@ class Stacked(Engine):
         """
         timetable = Timetable(teams, round, self._planning)
         courses = [Course(team, round, timetable, self._roster.rounded(team)) for team in teams]
-        self._roster.make_room(teams)
+        running = {course: course.steps() for course in courses}
+        begun: set[Course] = set()
         too_large: list[Course] = []
-        for course in _unfit(courses):
-            too_large.append(course)
-            timetable.leave(course.team)
-            self._roster.free([other.team for other in courses if other not in too_large])
+        self._roster.make_room(teams)
+        while running:
+            for course, steps in list(running.items()):
+                made, fits = 0, True
+                try:
+                    if course not in begun:
+                        course.team.track.wait()
+                        begun.add(course)
+                    with course.team.track.working():
+                        made = sum(1 for _ in islice(steps, _IN_TURN))
+                except torch.cuda.OutOfMemoryError:
+                    fits = False  # what the step held is free only after this
+                if made < _IN_TURN:
+                    del running[course], steps
+                if not fits:
+                    too_large.append(course)
+                    timetable.leave(course.team)
+                    self._roster.free([other.team for other in courses if other not in too_large])
         # Small teams are done first: what they hold is fetched while the others are still at work.
         done = [course for course in courses if course not in too_large]
         done.sort(key=lambda course: course.bytes)
@@ -161,47 +176,6 @@ class Stacked(Engine):
     def predict(self, job: Job, x: Tensor) -> Tensor:
         """Logits of one client for inputs like its own."""
         return self._loop.predict(job, x)
-
-
-def _unfit(courses: Sequence[Course]) -> Iterator[Course]:
-    """Let teams step in turn, each on its own stream; those that do not fit into memory come out.
-
-    To record a step takes the host as long as the device needs for many. So whoever has one to record waits until
-    the others have begun all of theirs.
-    """
-    running = {course: course.steps() for course in courses}
-    recording: dict[Course, Iterator[bool]] = {}
-    begun: set[Course] = set()
-    while running or recording:
-        if not running:  # the device has something to do now
-            course = next(iter(recording))
-            running[course] = recording.pop(course)
-        for course, steps in list(running.items()):
-            more, records, fits = False, False, True
-            try:
-                if course not in begun:
-                    course.team.track.wait()
-                    begun.add(course)
-                with course.team.track.working():
-                    more, records = _turn(steps)
-            except torch.cuda.OutOfMemoryError:
-                fits = False  # what the step held is free only after this
-            if records:
-                recording[course] = steps
-            if records or not more:
-                del running[course], steps
-            if not fits:
-                yield course
-
-
-def _turn(steps: Iterator[bool]) -> tuple[bool, bool]:
-    """Begin some steps of a team: whether there are more of them, and whether one is to be recorded first."""
-    made = 0
-    for records in islice(steps, _IN_TURN):
-        if records:
-            return True, True
-        made += 1
-    return made == _IN_TURN, False
 
 
 def _fetched(courses: Sequence[Course]) -> Iterator[Course]:

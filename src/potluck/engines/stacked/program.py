@@ -107,20 +107,17 @@ class Program:
         ):  # fmt: skip
             # A recording knows where things lay, and these now lie elsewhere.
             self._pool, self._received, self._recording = pool, self.stack.received, None
+        if self._recording is None and self._studio.records(self._name):
+            self._record()
         self._done.zero_()
 
-    @property
-    def records(self) -> bool:
-        """Whether its step is to be recorded, now that it is loaded."""
-        return self._recording is None and self._studio.records(self._name)
-
-    def record(self) -> None:
+    def _record(self) -> None:
         """Record the step, with nobody active: so trying it changes nothing."""
         sizes = self._schedule.sizes.clone()
         self._schedule.sizes.zero_()
+        self._done.zero_()
         self._recording = self._studio.record(self._name, self.run)
         self._schedule.sizes.copy_(sizes)
-        self._done.zero_()
 
     def step(self) -> None:
         """Make the next step."""

@@ -6,6 +6,7 @@ import mmap
 import sys
 import threading
 import weakref
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from torch import Tensor
 
 _LARGE = 1 << 20
 """Bytes from which memory is taken from the system by itself."""
+_PAGE = 2 << 20
+"""Bytes of a large page, as most systems have them."""
 
 
 class Recycler:
@@ -73,4 +76,11 @@ def fresh(size: int) -> np.ndarray:
         return np.empty(size, dtype=np.uint8)
     if sys.platform == "win32":
         return np.frombuffer(mmap.mmap(-1, size), dtype=np.uint8)
-    return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), dtype=np.uint8)
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    whole = size // _PAGE * _PAGE
+    if whole and hasattr(mmap, "MADV_HUGEPAGE"):
+        # Large pages are filled sooner, once the system has them. Not to the end: a page that two rows share would stay
+        # until both are gone.
+        with suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE, 0, whole)
+    return np.frombuffer(memory, dtype=np.uint8)
