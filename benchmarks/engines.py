@@ -3,12 +3,12 @@
     python -m benchmarks.engines --data-dir DIR [--device cuda] [--methods pfedes fedproto fml] [--batch-sizes 512 32]
 
 Ten clients with CNN-1 to CNN-5 and the released augmentation train for a round; rounds of all ways are run in turn, the
-same clients in each, and the median of several is printed with its ratio to that of research code. (Where
-others settle for several rounds on a GPU, loop does not, and trains other clients: it has nothing to record, and takes
-long.) Beside it stands what the arithmetic alone
-would take at the device's speed in large matrix products, and the memory alone at its speed in copying, if every
-operation read its inputs and wrote its outputs once; both speeds are measured in the same run. Without CIFAR-10 at hand
-images are noise.
+same clients in each, and the median of several is printed with its ratio to that of research code. Only loop on a GPU
+trains other clients, if the rest settles for several rounds: it has nothing to record, and takes long.
+
+Beside it stands what the arithmetic alone would take at the device's speed in large matrix products, and the memory
+alone at its speed in copying, if every operation read its inputs and wrote its outputs once; both speeds are measured
+in the same run. Without CIFAR-10 at hand images are noise.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def _compare(method: str, clients: int, batch: int, source: Source, arguments: a
     }
     for name, federation in federations.items():
         ways[name] = _timed(federation)
-    any_run = list(federations.values())[1]  # one that settles
+    any_run = next(run for name, run in federations.items() if not name.startswith("loop"))
     if not arguments.without_research:
         ways["research code"] = _research(method, any_run, batch, arguments)
     for name, way in ways.items():
-        # Research code has its rounds by number; loop would take long on a GPU.
-        at_once = name == "research code" or (name.startswith("loop") and any_run.device.type == "cuda")
-        for _ in range(1 if at_once else arguments.settle):
+        # Research code begins with a later round anyway.
+        once = name == "research code" or (name.startswith("loop") and any_run.device.type == "cuda")
+        for _ in range(1 if once else arguments.settle):
             way()
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(arguments.rounds):

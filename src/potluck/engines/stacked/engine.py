@@ -27,8 +27,6 @@ _EVALUATED = 64
 """At most so many clients are evaluated at once."""
 _IN_TURN = 4
 """So many steps of a team are begun before it is the next one's turn: to change teams takes as long as to begin one."""
-
-
 _AHEAD = 96 << 20
 """Bytes of what clients hold that are fetched before somebody takes them, if one team has not more by itself."""
 
