@@ -46,9 +46,11 @@ def main() -> None:
     parser.add_argument("--batch-sizes", nargs="+", type=int, default=[512, 32])
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count, after those that do not")
-    parser.add_argument("--settle", type=int, default=1, help="rounds that do not count: more where steps are recorded")
+    parser.add_argument("--settle", type=int, help="rounds that do not count; 12 on a GPU, which records steps, else 1")
     parser.add_argument("--without-research", action="store_true")
     arguments = parser.parse_args()
+    if arguments.settle is None:
+        arguments.settle = 12 if _on_gpu(arguments.device) else 1
     source = images(arguments.data_dir)
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads; images: {source.name}")
     for method in arguments.methods:
@@ -92,9 +94,12 @@ def _compare(method: str, clients: int, batch: int, source: Source, arguments: a
 
 
 def _ways(device: str) -> list[tuple[str, str]]:
-    gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-    precisions = ["tf32", "bf16"] if gpu else ["float32", "bf16"]
+    precisions = ["tf32", "bf16"] if _on_gpu(device) else ["float32", "bf16"]
     return [*((engine, precisions[0]) for engine in ("loop", "stacked", "auto")), ("auto", precisions[1])]
+
+
+def _on_gpu(device: str) -> bool:
+    return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
 
 
 def _config(method: dict[str, object], clients: int, batch: int, **settings: object) -> RunConfig:

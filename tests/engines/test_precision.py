@@ -79,7 +79,9 @@ def predicted_stacked(precision: str) -> Tensor:
 
     x = first.test.x
     weights = {path: tensor.unsqueeze(0) for path, tensor in template.own.items()}
-    return predict_batch(template, Whole(), weights, {}, x.unsqueeze(0), torch.ones(1, len(x)))[0]
+    places = torch.arange(len(x)).unsqueeze(0)
+    batch = Batch((x.unsqueeze(0),), first.test.y.unsqueeze(0), torch.ones(1, len(x)), places, places)
+    return predict_batch(template, Whole(), weights, {}, batch)[0]
 
 
 @pytest.mark.parametrize("predicted", [predicted_alone, predicted_stacked])

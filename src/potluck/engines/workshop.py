@@ -121,7 +121,7 @@ class Workshop:
             modules = self.networks(architecture).modules
             collect = self.setting.algorithm.collect
             self._costs[key] = collecting_cost(modules, collect, received, self.setting.task, self.setting.dtype)
-        return self._costs[key].of([1] * samples)
+        return self._costs[key].of([1], times=samples)
 
     def to_device(self, tensors: Received) -> dict[str, Tensor]:
         """Copies of what was received, where the networks are."""

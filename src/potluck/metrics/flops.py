@@ -35,14 +35,14 @@ class Cost:
         self._linear = Fraction(b - a, 2) - 6 * self._square
         self._constant = a - 2 * self._linear - 4 * self._square
 
-    def of(self, batch_sizes: Sequence[int]) -> int:
-        """Operations of one step for each of the batch sizes.
+    def of(self, batch_sizes: Sequence[int], times: int = 1) -> int:
+        """Operations of so many steps for each of the batch sizes.
 
-        >>> Cost([20, 40, 80]).of([3, 5])
-        80
+        >>> Cost([20, 40, 80]).of([3, 5]), Cost([20, 40, 80]).of([1], times=8)
+        (80, 80)
         """
         linear, square = sum(batch_sizes), sum(size * size for size in batch_sizes)
-        return int(self._constant * len(batch_sizes) + self._linear * linear + self._square * square)
+        return int((self._constant * len(batch_sizes) + self._linear * linear + self._square * square) * times)
 
 
 def training_cost(

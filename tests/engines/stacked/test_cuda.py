@@ -14,6 +14,7 @@ from potluck.client import Architecture, Client
 from potluck.data.transform import Transform
 from potluck.engines.stacked import Stacked
 from potluck.engines.stacked.program import Program
+from potluck.engines.stacked.track import Track
 from potluck.federation import Federation
 from potluck.models import build
 
@@ -22,11 +23,10 @@ from .small import QUICK, assert_same, federation, held
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 
-def programs(given: Federation) -> Iterator[Program]:
+def tracks(given: Federation) -> Iterator[Track]:
     assert isinstance(given.engine, Stacked)
     for resident in given.engine._roster._residents.values():
-        for track in resident._tracks.values():
-            yield from (one for one in track._kept.values() if isinstance(one, Program))
+        yield from resident._tracks.values()
 
 
 @pytest.mark.parametrize("name", algorithms.names())
@@ -34,7 +34,9 @@ def test_every_algorithm_on_a_gpu(name: str) -> None:
     stacked = federation(name, "auto", device="cuda")
     assert_same(federation(name, "loop", device="cuda"), stacked)
     assert stacked.engine.name == "stacked" and stacked.engine.notes == ()
-    assert all(program._recording is not None for program in programs(stacked))
+    for track in tracks(stacked):
+        assert all(one._recording is not None for one in track._kept.values() if isinstance(one, Program))
+        assert not track.studio._refused  # nor is anything that is predicted or collected
 
 
 def test_the_gpu_computes_what_the_cpu_does() -> None:

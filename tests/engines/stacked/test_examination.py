@@ -1,9 +1,10 @@
-"""Predictions of stacked clients that are counted: when they are recorded, and when anew."""
+"""What is found in batches of stacked clients: when it is recorded, and when anew."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
+import pytest
 import torch
 from torch import nn
 
@@ -11,10 +12,11 @@ from potluck.contract import Task
 from potluck.engines.stacked.capture import Studio
 from potluck.engines.stacked.data import Pool
 from potluck.engines.stacked.examination import Examination
+from potluck.engines.stacked.reading import Reading, collect_batch, count_batch
 from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.template import Template
 
-from ..made_up import MadeUp, setting
+from ..made_up import Mean, setting
 
 CPU = torch.device("cpu")
 
@@ -31,24 +33,32 @@ class Counting(Studio):
         return step
 
 
-def test_it_is_recorded_at_its_second_use_and_again_when_what_was_received_moves() -> None:
-    given, studio = setting(MadeUp()), Counting()
+@pytest.mark.parametrize("reading", [count_batch, collect_batch])
+def test_it_is_recorded_at_its_second_use_and_again_when_what_was_received_moves(reading: Reading) -> None:
+    given, studio = setting(Mean()), Counting()
     shape, classes = given.task.shape, given.task.classes
     head = nn.Linear(torch.Size(shape).numel(), classes, dtype=given.dtype)
     modules = {"body": nn.Flatten(), "head": head}
     stack = Stack(Template(modules, Task(shape, classes)), 2, CPU)
     pool = Pool(torch.randn(5, *shape), torch.arange(5) % classes, torch.arange(5).expand(2, 5))
-    examination = Examination(stack, given, pool, slice(0, 2), 5, studio)
+    examination = Examination(reading, stack, given, pool, slice(0, 2), 5, studio)
     weight = torch.ones(2, 5, dtype=given.dtype)
     weight[1, 3:] = 0
+    batch = pool.rows, pool.rows, weight
     seen = []
     for uses in range(1, 4):
-        counts = examination.counts(pool.rows, weight)
-        assert counts.sum((1, 2)).tolist() == [5, 3] and studio.made == (uses > 1)
-        seen.append(counts.clone())
-    assert torch.equal(seen[0], seen[-1])
+        found = examination.of(*batch)
+        if reading is count_batch:
+            assert found["counts"].sum((1, 2)).tolist() == [5, 3]
+        else:
+            assert found["count"].tolist() == [5, 3]
+            expected = torch.stack([pool.x.flatten(1)[:count].sum(0) for count in (5, 3)])
+            torch.testing.assert_close(found["sum"], expected.to(given.dtype))
+        assert studio.made == (uses > 1)
+        seen.append(found)
+    assert all(one[name] is tensor for one in seen for name, tensor in seen[0].items())  # where a recording leaves it
     stack.received = dict(stack.received)
-    examination.counts(pool.rows, weight)
+    examination.of(*batch)
     assert studio.made == 1
-    examination.counts(pool.rows, weight)
+    examination.of(*batch)
     assert studio.made == 2

@@ -11,6 +11,7 @@ import torch
 
 from potluck.engines.stacked.capture import Studio
 
+from .small import assert_same, federation, rounding
 from .teams import ADAM, assert_as_loop, given, members
 
 
@@ -32,6 +33,15 @@ def test_trying_a_step_to_record_it_changes_nothing(monkeypatch: pytest.MonkeyPa
     assert_as_loop(given(**ADAM), members(), rounding=True, cache=1 << 20)
     assert_as_loop(given(), members(), rounding=True)
     assert_as_loop(given(epochs=1, batch_size=100), members(), rounding=True)  # a single step
+
+
+@pytest.mark.parametrize("name", ["fd", "fedgh", "fedproto", "kt-pfl"])
+def test_what_is_collected_by_a_recording_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over several batches of a client, of which the last is shorter; and clients have different numbers of them."""
+    for module in ("worker", "stacked.evaluate", "stacked.team"):
+        monkeypatch.setattr(f"potluck.engines.{module}.EVALUATION_BATCH", 4)
+    monkeypatch.setattr("potluck.engines.stacked.track.Studio", Replaying)
+    assert_same(federation(name, "loop"), rounding(federation(name, "stacked")))
 
 
 def test_a_step_that_cannot_be_recorded_is_made_as_it_is(

@@ -176,13 +176,13 @@ def _reading(stage: _Stage, algorithm: Algorithm) -> bool:
     net, batch = Networks(stage.modules, task=stage.task), stage.batch(1)
     weight = torch.tensor([[1.0] * _REAL + [0.0] * (_ALL - _REAL), [0.0] * _ALL], dtype=stage.dtype)
     x, y, index = (tensor.expand(2, *tensor.shape) for tensor in (stage.x, stage.y, stage.index))
-    given = stage.stack.weights, stage.stack.received
+    given = stage.template, algorithm, stage.stack.weights, stage.stack.received, Batch((x,), y, weight, index, index)
     with torch.no_grad():
         logits = algorithm.predict(net, batch.x, stage.received)
-        found = predict_batch(stage.template, algorithm, *given, x, weight)[0, :_REAL]
+        found = predict_batch(*given)[0, :_REAL]
         stage.same("prediction", logits, found, 1 + float(logits.abs().max()))
         if algorithm.collects is not None:
-            sums = collect_batch(stage.template, algorithm, *given, x, y, weight, index)
+            sums = collect_batch(*given)
             for name, value in algorithm.collect(net, batch, stage.received).items():
                 stage.same(f"collected {name!r}", value, sums[name][0], 1 + float(value.abs().max()))
     _compare(stage, stage.before, stage.stack.weights)
