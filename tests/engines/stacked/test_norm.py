@@ -128,3 +128,22 @@ def test_the_networks_that_were_given_stay_as_they_are() -> None:
     for module in (net, template.modules["body"]):
         assert all(torch.equal(tensor, before[path]) for path, tensor in module.state_dict().items())
     assert net(torch.randn(4, CHANNELS).double()).shape == (4, CHANNELS)
+
+
+def test_its_gradient_has_a_gradient() -> None:
+    net = layer(nn.BatchNorm1d, 0.1, True, True)
+    template = Template({"body": net}, Task((1,), 2))
+    template.train(("body",))
+    x, weight = torch.randn(ALL, CHANNELS).double(), torch.tensor([1.0] * REAL + [0.0] * (ALL - REAL)).double()
+
+    def penalty(x: Tensor, weight: Tensor) -> Tensor:
+        with template.norms.seeing(weight):
+            body = template.networks(template.own).body
+            steepness: Tensor = torch.func.grad(lambda inner: (body(inner).sin() * weight[:, None]).sum())(x)
+        return (steepness.square() * weight[:, None]).sum()
+
+    found = torch.func.vmap(torch.func.grad(penalty))(x[None], weight[None])[0]
+    alone = x[:REAL].clone().requires_grad_()
+    (steepness,) = torch.autograd.grad(copy.deepcopy(net).train()(alone).sin().sum(), alone, create_graph=True)
+    (expected,) = torch.autograd.grad(steepness.square().sum(), alone)
+    assert torch.allclose(found[:REAL], expected, rtol=1e-10, atol=1e-12) and not found[REAL:].any()

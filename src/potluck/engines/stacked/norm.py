@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from potluck.engines.stacked.operations.mode import derived_once
+from potluck.engines.stacked.operations.normalization import BatchNorm, Norm, alone, normalized
 from potluck.errors import ModelError
 
 
@@ -59,18 +60,10 @@ class Norms:
             return _BatchNorm.forward(part, x)
         part._check_input_dim(x)  # type: ignore[no-untyped-call]  # PyTorch's own
         weight = self._weights(x)
-        each = x.shape[2:].numel()
-        self.takes_two |= x.shape[0] // self._samples * each == 1
-        # At least one: a client whose samples are all padding has no statistics, and its step is discarded.
-        count = weight.sum().clamp(min=1) * each
-        result, mean, variance = _normalised(x, weight, count, part.eps)
+        self.takes_two |= x.shape[0] // self._samples * x.shape[2:].numel() == 1
+        result, mean, variance, _ = _normalized(x, weight, part.weight, part.bias, part.eps)
         if part.training and part.track_running_stats:
-            self._track(part, paths, mean, variance * (count / (count - 1).clamp(min=1)))
-        shape = (1, -1, *(1 for _ in x.shape[2:]))
-        if part.weight is not None:
-            result = result * part.weight.view(shape)
-        if part.bias is not None:
-            result = result + part.bias.view(shape)
+            self._track(part, paths, mean, variance)
         return result
 
     @property
@@ -86,7 +79,7 @@ class Norms:
             raise ModelError(
                 f"batch norm saw {x.shape[0]} samples in a batch of {self._samples}: keep samples in rows."
             )
-        return self._weight.to(x.dtype).repeat(repeats).view(-1, *(1 for _ in x.shape[1:]))
+        return self._weight if repeats == 1 else self._weight.repeat(repeats)
 
     def _track(self, part: _BatchNorm, paths: Mapping[str, str], mean: Tensor, variance: Tensor) -> None:
         factor: Tensor | float = 0.0 if part.momentum is None else part.momentum
@@ -99,52 +92,17 @@ class Norms:
             held = getattr(part, key)
             if held is not None:
                 before = self._latest(paths[key], held)
-                self.updates[paths[key]] = (1 - factor) * before + factor * new.to(before.dtype)
+                self.updates[paths[key]] = torch.lerp(before, new.to(before.dtype), factor)
 
     def _latest(self, path: str, held: Tensor) -> Tensor:
         return self.updates.get(path, held)
 
 
-def _normalised(x: Tensor, weight: Tensor, count: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    result: tuple[Tensor, Tensor, Tensor]
-    result = _Normalised.apply(x, weight, count, eps)  # type: ignore[no-untyped-call]  # PyTorch's own
-    return result
-
-
-class _Normalised(torch.autograd.Function):
-    """A batch with mean 0 and variance 1 over the samples that count, and its mean and variance before.
-
-    Its gradient is written out, for which PyTorch by itself would need twice as many operations.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, weight: Tensor, count: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-        """``x``, of which each row has a ``weight`` of 0 or 1; ``count`` is how many values of a channel count."""
-        over = _all_but_channels(x)
-        mean = (x * weight).sum(over, keepdim=True) / count
-        apart = x - mean
-        variance = (apart.square() * weight).sum(over, keepdim=True) / count
-        return apart * torch.rsqrt(variance + eps), mean.flatten(), variance.flatten()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        """Keep what the gradient is made of."""
-        _, weight, count, ctx.eps = inputs
-        result, mean, variance = output
-        ctx.mark_non_differentiable(mean, variance)
-        ctx.save_for_backward(result, variance, weight, count)
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor, *_: Tensor) -> tuple[Tensor, None, None, None]:
-        """The gradient by ``x``."""
-        result, variance, weight, count = ctx.saved_tensors
-        over = _all_but_channels(slope)
-        scale = torch.rsqrt(variance + ctx.eps).view(1, -1, *(1 for _ in slope.shape[2:]))
-        common = slope.sum(over, keepdim=True) + result * (slope * result).sum(over, keepdim=True)
-        return scale * (slope - weight * (common / count)), None, None, None
-
-
-def _all_but_channels(x: Tensor) -> list[int]:
-    return [dimension for dimension in range(x.ndim) if dimension != 1]
+def _normalized(x: Tensor, weight: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float) -> Norm:
+    """Of one client, with statistics that have no gradient."""
+    found: Norm
+    if derived_once():
+        found = BatchNorm.apply(x, weight, gamma, beta, eps)  # type: ignore[no-untyped-call]  # PyTorch's own
+        return found
+    result, mean, spread, scale = (one.squeeze(0) for one in normalized(*alone(x, weight, gamma, beta), eps=eps))
+    return result, mean.detach(), spread.detach(), scale.detach()

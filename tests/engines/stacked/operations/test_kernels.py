@@ -20,6 +20,7 @@ from potluck.data.transform import Transform
 from potluck.engines.stacked.operations import Operations, checks, mode
 from potluck.engines.stacked.operations import entropy as entropy_operation
 from potluck.engines.stacked.operations import linear as linear_operation
+from potluck.engines.stacked.operations import normalization as normalization_operation
 from potluck.engines.stacked.operations.kernels import (
     augmentation,
     blocks,
@@ -27,6 +28,7 @@ from potluck.engines.stacked.operations.kernels import (
     descent,
     entropy,
     linear,
+    normalization,
     pooling,
 )
 from potluck.engines.stacked.operations.shapes import Shape
@@ -186,6 +188,70 @@ def test_what_surrounds_the_products_of_linear_layers(relu: bool) -> None:
     assert torch.allclose(out, expected) and torch.equal(gated, by_out) and sums is not None
     assert torch.allclose(sums, by_bias, rtol=1e-5, atol=1e-5)
     assert torch.equal(again, slope.masked_fill(out <= 0, 0)) and nothing is None
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize(
+    ("channels", "edges", "last"),
+    [
+        (5, (7, 9), False),
+        (5, (7, 9), True),
+        (70, (3, 2), True),
+        (3, (40, 41), False),
+        (37, (), False),
+        (4, (6,), False),
+    ],
+)
+def test_batch_norm(
+    channels: int, edges: tuple[int, ...], last: bool, affine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Over the samples that count; the gradient of what does not count is only that of itself."""
+    monkeypatch.setattr(normalization, "_APART", 64)
+    x = 3 + numbers(3, 6, channels, *edges)
+    both = numbers(3, 2 * channels + 1)  # every client apart
+    gamma, beta = (both[:, :channels], both[:, channels:-1]) if affine else (None, None)
+    weight = torch.tensor([[1.0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0]], device=DEVICE)
+    slope = numbers(*x.shape).sin() * weight.view(3, 6, *(1 for _ in x.shape[2:]))
+    if last:
+        x = x.movedim(2, -1).contiguous().movedim(-1, 2)
+    out, mean, spread, scale = normalization.normalize(x, weight, gamma, beta, eps=0.01)
+    by_x, by_gamma, by_beta = normalization.normalize_gradient(slope, x, weight, gamma, mean, scale)
+    for client, count in enumerate((6, 4)):
+        exact = [one[client].double().requires_grad_() for one in (x, gamma, beta) if one is not None]
+        layer = nn.BatchNorm1d(channels, eps=0.01, momentum=1.0, affine=False).double().to(DEVICE)
+        rows = exact[0][:count].flatten(2) if edges else exact[0][:count]
+        expected, shape = layer(rows), (-1, *(1 for _ in rows.shape[2:]))
+        if affine:
+            expected = expected * exact[1].view(shape) + exact[2].view(shape)
+        expected = expected.view(out[client, :count].shape)
+        by = torch.autograd.grad(expected, exact, slope[client, :count].double())
+        found = [out[client, :count], mean[client], spread[client], by_x[client], by_gamma[client], by_beta[client]]
+        pairs = zip(found, [expected, layer.running_mean, layer.running_var, *by], strict=False)
+        assert all(torch.allclose(one.double(), other, rtol=1e-4, atol=1e-4) for one, other in pairs)
+        assert not by_x[client, count:].any()
+    assert all(torch.isfinite(one).all() for one in (out, mean, spread, scale, by_x, by_gamma, by_beta))
+
+
+@pytest.mark.parametrize("common", [False, True], ids=["of each", "in common"])
+def test_batch_norm_of_all_clients_at_once(common: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight = 3 + numbers(2, 5, 4, 3, 2), torch.tensor([[1.0] * 5, [1.0] * 3 + [0.0] * 2], device=DEVICE)
+    gamma, beta = numbers(2, 4), numbers(2, 4).cos()
+    dims = (0, 0, None, None) if common else (0, 0, 0, 0)
+    given = (x, weight, gamma[0], beta[0]) if common else (x, weight, gamma, beta)
+
+    def loss(x: Tensor, weight: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+        out, mean, *_ = normalization_operation.BatchNorm.apply(x, weight, gamma, beta, 0.01)  # type: ignore[no-untyped-call]
+        return (out.sin() * weight.view(-1, 1, 1, 1)).sum(), mean
+
+    step = torch.func.vmap(torch.func.grad_and_value(loss, (0, 2, 3), has_aux=True), dims)
+    expected = step(*given)
+    monkeypatch.setattr(normalization_operation, "usable", lambda *_: normalization)
+    # Without the other way at hand.
+    for name in ("normalized", "_pulled_back"):
+        monkeypatch.setattr(normalization_operation, name, None)
+    found = step(*given)
+    for one, other in zip((*found[0], *found[1]), (*expected[0], *expected[1]), strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("momentum", "decay"), [(0.9, 0.01), (0.0, 0.0)])

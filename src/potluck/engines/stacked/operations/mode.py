@@ -49,12 +49,12 @@ def _once(stand_in: Callable[..., Tensor | None]) -> Callable[..., Tensor | None
 
     @wraps(stand_in)
     def guarded(*given: Any, **more: Any) -> Tensor | None:
-        return stand_in(*given, **more) if _derived_once() else None
+        return stand_in(*given, **more) if derived_once() else None
 
     return guarded
 
 
-def _derived_once() -> bool:
+def derived_once() -> bool:
     """Whether nobody asks for the gradient of a gradient, or for one forwards, which our operations do not have."""
     kinds = [one.key() for one in get_interpreter_stack() or ()]
     return kinds.count(TransformType.Grad) <= 1 and TransformType.Jvp not in kinds

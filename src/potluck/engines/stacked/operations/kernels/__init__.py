@@ -29,10 +29,13 @@ def compiled() -> SimpleNamespace | None:
         descent,
         entropy,
         linear,
+        normalization,
         pooling,
     )
 
-    modules: tuple[ModuleType, ...] = (augmentation, blocks, convolution, descent, entropy, linear, pooling)
+    modules: tuple[ModuleType, ...] = (
+        augmentation, blocks, convolution, descent, entropy, linear, normalization, pooling,
+    )  # fmt: skip
     public = {name: function for module in modules for name, function in vars(module).items() if name[0] != "_"}
     kernels = SimpleNamespace(**public)
     if torch.cuda.is_available():
