@@ -1,10 +1,12 @@
 """How long does a round take: on Potluck's engines, and as research code usually runs it?
 
     python -m benchmarks.engines --data-dir DIR [--device cuda] [--methods pfedes fedproto fml] [--batch-sizes 512 32]
+    python -m benchmarks.engines --data-dir DIR --methods fedclassavg --models resnet-18,googlenet
 
-Ten clients with CNN-1 to CNN-5 and the released augmentation train for a round; rounds of all ways are run in turn, the
-same clients in each, and the median of several is printed with its ratio to that of research code. Only loop on a GPU
-trains other clients, if the rest settles for several rounds: it has nothing to record, and takes long.
+Ten clients with CNN-1 to CNN-5, or other networks, and the released augmentation train for a round; rounds of all ways
+are run in turn, the same clients in each, and the median of several is printed with its ratio to that of research code,
+which is there for the networks and methods that the first line names, and else to loop. Only loop on a GPU trains other
+clients, if the rest settles for several rounds: it has nothing to record, and takes long.
 
 Beside it stands what the arithmetic alone would take at the device's speed in large matrix products, and the memory
 alone at its speed in copying, if every operation read its inputs and wrote its outputs once; both speeds are measured
@@ -25,7 +27,7 @@ import torch
 from benchmarks import research
 from benchmarks.noise import images
 from benchmarks.traffic import traffic
-from potluck.config import FederationConfig, RunConfig, make_config
+from potluck.config import FederationConfig, make_config
 from potluck.data.sources import Source
 from potluck.data.transform import Transform
 from potluck.engines.precision import Precision
@@ -33,7 +35,8 @@ from potluck.experiment import make_clients
 from potluck.federation import Federation
 from potluck.models import assignment
 
-MODELS = "cnn-1..5"
+_MODELS, _METHODS = "cnn-1..5", ("pfedes", "fedproto", "fml")
+"""Those that research code is there for."""
 
 
 def main() -> None:
@@ -41,7 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--methods", nargs="+", default=["pfedes", "fedproto", "fml"])
+    parser.add_argument("--methods", nargs="+", default=list(_METHODS))
+    parser.add_argument("--models", default=_MODELS, help="networks of the clients, with commas between them")
     parser.add_argument("--clients", nargs="+", type=int, default=[100, 10])
     parser.add_argument("--batch-sizes", nargs="+", type=int, default=[512, 32])
     parser.add_argument("--epochs", type=int, default=1)
@@ -68,7 +72,7 @@ def _compare(method: str, clients: int, batch: int, source: Source, arguments: a
     for name, federation in federations.items():
         ways[name] = _timed(federation)
     any_run = next(run for name, run in federations.items() if not name.startswith("loop"))
-    if not arguments.without_research:
+    if not arguments.without_research and method in _METHODS and arguments.models == _MODELS:
         ways["research code"] = _research(method, any_run, batch, arguments)
     for name, way in ways.items():
         # Research code begins with a later round anyway.
@@ -84,10 +88,9 @@ def _compare(method: str, clients: int, batch: int, source: Source, arguments: a
     speed = _speed(any_run.setting.precision, any_run.device)
     cohort = f"{any_run.cohort_size} of {clients} clients in a round"
     print(f"\n{method}, {cohort}, batches of {batch}, {arguments.epochs} local epochs")
-    base = medians.get("research code")
+    base = "research code" if "research code" in medians else next(iter(medians))
     for name, median in medians.items():
-        ratio = f"{base / median:6.1f} times as fast as research code" if base else ""
-        print(f"  {name:<18}{median:8.3f} s   {ratio}".rstrip())
+        print(f"  {name:<18}{median:8.3f} s   {medians[base] / median:6.1f} times as fast as {base.split(',')[0]}")
     print(f"  {'arithmetic alone':<18}{flops / speed:8.3f} s   {flops / 1e9:,.0f} GFLOP at {speed / 1e9:,.0f} GFLOP/s")
     size, rate = traffic(any_run, arguments.rounds), _rate(any_run.device)
     print(f"  {'memory alone':<18}{size / rate:8.3f} s   {size / 1e9:,.0f} GB at {rate / 1e9:,.0f} GB/s")
@@ -102,17 +105,15 @@ def _on_gpu(device: str) -> bool:
     return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
 
 
-def _config(method: dict[str, object], clients: int, batch: int, **settings: object) -> RunConfig:
-    common = {"clients": clients, "fraction": 10 / clients, "batch_size": batch, "models": MODELS}
-    return make_config({"algorithm": method, "data": "cifar-10", "evaluate_every": 10**6, **common, **settings})
-
-
 def _federation(
     method: str, engine: str, precision: str, clients: int, batch: int, source: Source, arguments: argparse.Namespace
 ) -> Federation:
-    settings = {"engine": engine, "precision": precision, "device": arguments.device, "epochs": arguments.epochs}
     own = {"extractor_epochs": 2 * arguments.epochs} if method == "pfedes" else {}
-    config = _config({"name": method, **own}, clients, batch, **settings)
+    config = make_config({
+        "algorithm": {"name": method, **own}, "data": "cifar-10", "evaluate_every": 10**6, "clients": clients,
+        "fraction": 10 / clients, "batch_size": batch, "models": arguments.models, "engine": engine,
+        "precision": precision, "device": arguments.device, "epochs": arguments.epochs,
+    })  # fmt: skip
     plain = config.model_dump(include=set(FederationConfig.model_fields))
     transform = Transform(source.mean, source.std, config.augmentation)
     return Federation(config.method(), make_clients(config, source), transform=transform, **plain)
@@ -145,7 +146,7 @@ def _research(method: str, federation: Federation, batch: int, arguments: argpar
         cohort = [federation.clients[client] for client in federation.cohort(next(numbers))]
         train = [(client.train.x, client.train.y) for client in cohort]
         test = [(client.test.x, client.test.y) for client in cohort]
-        names = assignment(MODELS)
+        names = assignment(_MODELS)
         members = research.clients(train, test, [names[client.id % len(names)] for client in cohort], batch)
         begin = time.perf_counter()
         if method == "pfedes":
