@@ -206,6 +206,20 @@ def test_a_federation_can_be_forgotten() -> None:
     assert second.rounds == 0
 
 
+def test_a_forgotten_federation_leaves_the_gpu_when_another_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        first = weakref.ref(federation("standalone", clients(2)))
+        second = federation("standalone", clients(2))
+        monkeypatch.setattr(second, "device", torch.device("cuda"))
+        assert first() is not None
+        second.run(1, watch=lambda _: None)
+        assert first() is None
+    finally:
+        gc.enable()
+
+
 # ---- who takes part -------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -149,6 +150,8 @@ class Federation:
         if watch is None:
             with _bar(rounds, self.rounds) as bar:
                 return self.run(rounds, watch=bar)
+        if self.device.type == "cuda":
+            gc.collect()  # else federations that nobody has any more fill it: they and their clients know each other
         tell = together(watch)
         self._record.begin()
         try:
