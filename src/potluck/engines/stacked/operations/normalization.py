@@ -15,7 +15,8 @@ _COUNTED = 1 << 30
 """Numbers of one client: of more, kernels would lose count."""
 
 Norm = tuple[Tensor, Tensor, Tensor, Tensor]
-"""What batch norm gives; the mean of each channel, its variance by the rule for samples, and the factor to one of 1."""
+"""What batch norm gives, and of each channel the mean, the variance (over all numbers but one), and the factor by which
+that becomes 1."""
 
 
 def _kernels(x: Tensor, *others: Tensor | None) -> SimpleNamespace | None:

@@ -11,14 +11,12 @@ import triton.language as tl
 from torch import Tensor
 
 from potluck.engines.stacked.operations.kernels.memory import dense
+from potluck.engines.stacked.operations.normalization import Norm
 
 _SIDE_BY_SIDE = 64, 32
 """Rows and channels at once where the channels of a pixel lie side by side; a row is a pixel of a sample."""
 _APART = 1024
 """Rows at once of one channel, where its pixels lie side by side."""
-
-Norm = tuple[Tensor, Tensor, Tensor, Tensor]
-"""What batch norm gives; the mean of each channel, its variance by the rule for samples, and the factor to one of 1."""
 
 
 @triton.jit
@@ -155,6 +153,7 @@ def normalize_gradient(
     """The gradients by the images, and by what scales and shifts them [clients, channels]."""
     last = _are_last(x)
     x, slope, weight = _arranged(x, last), _arranged(slope, last), dense(weight)
+    mean, scale = mean.contiguous(), scale.contiguous()
     clients, samples, channels = x.shape[:3]
     pixels = x.shape[3:].numel()
     by_x = torch.empty_like(x)
