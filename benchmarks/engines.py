@@ -5,7 +5,7 @@
 
 Ten clients with CNN-1 to CNN-5, or other networks, and the released augmentation train for a round; rounds of all ways
 are run in turn, the same clients in each, and the median of several is printed with its ratio to that of research code,
-which is there for the networks and methods that the first line names, and else to loop. Only loop on a GPU trains other
+or to loop: there is research code for CNN-1 to CNN-5 with pFedES, FedProto and FML. Only loop on a GPU trains other
 clients, if the rest settles for several rounds: it has nothing to record, and takes long.
 
 Beside it stands what the arithmetic alone would take at the device's speed in large matrix products, and the memory

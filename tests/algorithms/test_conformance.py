@@ -131,6 +131,17 @@ class CollectsMeans(ClassSums):
         return {"mean": batch.mean(net.body(batch.x).sum(1))}
 
 
+class CollectsByRound(ClassSums):
+    number: ClassVar[int] = 0
+
+    def phases(self, round: Round) -> Sequence[Phase]:
+        type(self).number = round.number
+        return super().phases(round)
+
+    def collect(self, net: Networks, batch: Batch, received: Received) -> dict[str, Tensor]:
+        return {"sums": self.number * super().collect(net, batch, received)["sums"]}
+
+
 class ChecksNothing(PFedES):
     def check(self, upload: Upload, state: State, task: Task) -> None:
         pass
@@ -145,7 +156,8 @@ BROKEN = {
     CollectsPadding: "what it collects sees samples of weight 0",
     CollectsMeans: "does not add up",
     ChecksNothing: "check lets 'extractor.0.weight' with another shape pass",
-    KnowsTheRound: "depends on the round",
+    CollectsByRound: "what it collects depends on the round",
+    KnowsTheRound: "a loss depends on the round",
     TakenName: "names of settings that every run has",
     Undescribed: "no description",
     BranchesOnValues: "does not run under vmap",

@@ -108,6 +108,22 @@ def test_every_algorithm_in_bfloat16(name: str, engine: str) -> None:
     assert not torch.equal(held[0], held[1])
 
 
+@pytest.mark.parametrize("engine", ["loop", "stacked"])
+def test_batch_norm_in_bfloat16(engine: str) -> None:
+    layers = (torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten())
+    rows = (torch.nn.Linear(64, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    found = []
+    for precision in ("float32", "bf16"):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(*layers, *rows)
+        run = potluck.Federation("fedproto", clients(model), device="cpu", precision=precision, engine=engine)
+        run.run(2, **QUIET)
+        assert run.engine.notes == ()
+        found.append(potluck.Networks(run.clients[0].networks()).state("body"))
+    for path, exact in found[0].items():
+        assert torch.allclose(found[1][path], exact, rtol=0.05, atol=0.02), path
+
+
 def test_what_is_collected_is_exact() -> None:
     """Three hundred samples are three hundred: bfloat16 cannot count so far."""
     x, y = torch.randn(300, 1, 6, 6), torch.zeros(300, dtype=torch.int64)

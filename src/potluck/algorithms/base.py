@@ -102,7 +102,8 @@ class Algorithm(BaseModel):
     def collect(self, net: Networks, batch: Batch, received: Received) -> dict[str, Tensor]:
         """A statistic of one batch, summed over the data named by ``collects`` after local training.
 
-        Like a loss, it gives samples of weight 0 no part in it.
+        Like a loss, it gives samples of weight 0 no part in it, and depends on nothing else but what is given here: an
+        engine may record it once and replay it.
         """
         return {}
 

@@ -154,13 +154,14 @@ def _losses_know_no_round(bench: Bench) -> None:
 
 
 def _collecting_adds_up(bench: Bench) -> None:
-    """A statistic of a batch is the sum of those of its parts, and samples of weight 0 have none."""
+    """A statistic of a batch is the sum of those of its parts; samples of weight 0 have none, nor has the round."""
     name = bench.algorithm.collects
     if name is None:
         return
     phase = Phase(train=(), loss=bench.algorithm.cross_entropy, data=name)
     whole, received = bench.batch(0, phase), bench.received(0)
     collect = functools.partial(_collect, bench, received)
+    bench.algorithm.phases(bench.round)
     parts = [collect(_rows(whole, rows)) for rows in (slice(0, 1), slice(1, 4))]
     together = collect(whole)
     for key, value in together.items():
@@ -168,6 +169,10 @@ def _collecting_adds_up(bench: Bench) -> None:
     padded = bench.batch(0, phase, size=6)
     weight = torch.cat([whole.weight, torch.zeros(2, dtype=whole.weight.dtype)])
     _require(_close(together, collect(replace(padded, weight=weight))), "what it collects sees samples of weight 0")
+    bench.algorithm.phases(Round(4, 9, 1))  # where an algorithm might note its round
+    _require(
+        _close(together, collect(whole)), "what it collects depends on the round other than through what was received"
+    )
 
 
 def _collect(bench: Bench, received: Received, batch: Batch) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from potluck import algorithms
 from potluck.client import Architecture, Client
@@ -35,7 +36,7 @@ def test_every_algorithm_on_a_gpu(name: str) -> None:
     assert_same(federation(name, "loop", device="cuda"), stacked)
     assert stacked.engine.name == "stacked" and stacked.engine.notes == ()
     for track in tracks(stacked):
-        assert all(one._recording is not None for one in track._kept.values() if isinstance(one, Program))
+        assert all(program._recording is not None for program in track._kept.get(Program, {}).values())
         assert not track.studio._refused  # nor is anything that is predicted or collected
 
 
@@ -43,14 +44,23 @@ def test_the_gpu_computes_what_the_cpu_does() -> None:
     assert_same(federation("pfedes", "loop"), federation("pfedes", "stacked", device="cuda"), tolerance=1e-7)
 
 
+def normalized() -> nn.Module:
+    """With batch norm over few channels, for which convolutions have kernels, over more, and over rows."""
+    return nn.Sequential(
+        nn.Conv2d(3, 12, 5), nn.BatchNorm2d(12), nn.ReLU(), nn.Conv2d(12, 70, 5, stride=3), nn.BatchNorm2d(70),
+        nn.ReLU(), nn.Flatten(), nn.Linear(4480, 500), nn.BatchNorm1d(500), nn.ReLU(), nn.Linear(500, 4),
+    )  # fmt: skip
+
+
 def papers(name: str, engine: str, device: str = "cuda") -> Federation:
-    """Clients with networks of the papers, for which there are kernels, and images of colours."""
+    """Clients with networks of the papers, and with batch norm: there are kernels for both; and images of colours."""
     source = torch.Generator().manual_seed(0)
     clients = []
-    for number, count in zip((1, 2, 5, 5), (40, 33, 50, 9), strict=True):
+    kinds = ("cnn-1", "cnn-2", "cnn-5", "cnn-5", "normalized", "normalized")
+    for kind, count in zip(kinds, (40, 33, 50, 9, 40, 50), strict=True):
         data = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=source), torch.arange(count) % 4
-        kind = f"cnn-{number}"
-        clients.append(Client(Architecture(kind, partial(build, kind, (3, 32, 32), 4)), train=data, test=data))
+        make = normalized if kind == "normalized" else partial(build, kind, (3, 32, 32), 4)
+        clients.append(Client(Architecture(kind, make), train=data, test=data))
     settings: dict[str, Any] = {"batch_size": 32, "epochs": 2, "precision": "float32", "device": device}
     transform = Transform((0.5, 0.5, 0.5), (0.25, 0.25, 0.25), "release")
     return Federation(
@@ -64,8 +74,9 @@ def test_kernels_compute_what_pytorch_does(name: str) -> None:
     for given in (loop, stacked):
         given.run(1, watch=lambda _: None)
     for number, state in held(loop).items():
-        apart = [(state[path] - other).norm() for path, other in held(stacked)[number].items()]
-        assert torch.stack(apart).norm() < 1e-3 * torch.stack([tensor.norm() for tensor in state.values()]).norm()
+        apart = [(state[path] - other).double().norm() for path, other in held(stacked)[number].items()]
+        size = torch.stack([tensor.double().norm() for tensor in state.values()]).norm()
+        assert torch.stack(apart).norm() < 1e-3 * size
     assert stacked.engine.notes == ()
 
 

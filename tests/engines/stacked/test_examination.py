@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from potluck.contract import Task
 from potluck.engines.stacked.capture import Studio
@@ -33,6 +34,23 @@ class Counting(Studio):
         return step
 
 
+def test_what_is_found_may_have_another_shape_when_something_else_was_received() -> None:
+    given = setting(Mean())
+    modules = {"body": nn.Flatten(), "head": nn.Linear(torch.Size(given.task.shape).numel(), 2, dtype=given.dtype)}
+    stack = Stack(Template(modules, given.task), 2, CPU)
+    pool = Pool(torch.randn(5, *given.task.shape), torch.arange(5), torch.arange(5).expand(2, 5))
+    batch = pool.rows, pool.rows, torch.ones(2, 5, dtype=given.dtype)
+
+    def told(*given: Any) -> dict[str, Tensor]:
+        return {"told": 2 * given[3]["table"]}
+
+    examination = Examination(told, stack, given, pool, slice(0, 2), 5, Counting())
+    for width in (3, 3, 4, 4):
+        if not stack.received or stack.received["table"].shape[1] != width:
+            stack.received = {"table": torch.arange(2 * width).view(2, width)}
+        assert torch.equal(examination.of(*batch)["told"], 2 * stack.received["table"])
+
+
 @pytest.mark.parametrize("reading", [count_batch, collect_batch])
 def test_it_is_recorded_at_its_second_use_and_again_when_what_was_received_moves(reading: Reading) -> None:
     given, studio = setting(Mean()), Counting()
@@ -52,8 +70,8 @@ def test_it_is_recorded_at_its_second_use_and_again_when_what_was_received_moves
             assert found["counts"].sum((1, 2)).tolist() == [5, 3]
         else:
             assert found["count"].tolist() == [5, 3]
-            expected = torch.stack([pool.x.flatten(1)[:count].sum(0) for count in (5, 3)])
-            torch.testing.assert_close(found["sum"], expected.to(given.dtype))
+            expected = torch.stack([pool.x.to(given.dtype).flatten(1)[:count].sum(0) for count in (5, 3)])
+            torch.testing.assert_close(found["sum"], expected)
         assert studio.made == (uses > 1)
         seen.append(found)
     assert all(one[name] is tensor for one in seen for name, tensor in seen[0].items())  # where a recording leaves it

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck.contract import Networks, Task
+from potluck.engines.stacked.operations.normalization import normalized
 from potluck.engines.stacked.template import Template
 from potluck.errors import ModelError
 
@@ -128,6 +129,15 @@ def test_the_networks_that_were_given_stay_as_they_are() -> None:
     for module in (net, template.modules["body"]):
         assert all(torch.equal(tensor, before[path]) for path, tensor in module.state_dict().items())
     assert net(torch.randn(4, CHANNELS).double()).shape == (4, CHANNELS)
+
+
+def test_numbers_of_half_precision_are_added_up_in_single() -> None:
+    """A thousand of them: to count so far, eight bits would not do."""
+    x = 3 + torch.randn(1, 1001, CHANNELS, generator=torch.Generator().manual_seed(0)).bfloat16()
+    out, mean, variance, _ = normalized(x, torch.ones(1, 1001), None, None, eps=1e-3)
+    assert out.dtype == torch.bfloat16 and mean.dtype == torch.float32
+    assert torch.allclose(mean.double(), x.double().mean(1), rtol=1e-5)
+    assert torch.allclose(variance.double(), x.double().var(1), rtol=1e-5)
 
 
 def test_its_gradient_has_a_gradient() -> None:

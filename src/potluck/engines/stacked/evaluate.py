@@ -64,7 +64,7 @@ class Reader:
             return Examination(reading, self.track.stack, self.setting, pool, clients, width, self.track.studio)
 
         # Data that have one source, such as those to test and to validate on, also have one recording.
-        return self.track.kept((reading, id(pool.x), id(pool.y), clients.start, clients.stop, width), make)
+        return self.track.kept(reading, (id(pool.x), id(pool.y), clients.start, clients.stop, width), make)
 
     def _batches(self, pool: Pool, samples: Sequence[int]) -> Iterator[tuple[slice, _Batch]]:
         """Some clients, and a batch of each."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from potluck.engines.stacked.operations.mode import derived_once
-from potluck.engines.stacked.operations.normalization import BatchNorm, Norm, alone, normalized
+from potluck.engines.stacked.operations.normalization import BatchNorm, Norm, alone, normalized, precise
 from potluck.errors import ModelError
 
 
@@ -57,7 +57,8 @@ class Norms:
     def _forward(self, part: _BatchNorm, paths: Mapping[str, str], x: Tensor) -> Tensor:
         untracked = part.running_mean is None and part.running_var is None
         if not part.training and not untracked:
-            return _BatchNorm.forward(part, x)
+            # Stacked, PyTorch's own wants numbers and statistics of one type.
+            return _BatchNorm.forward(part, precise(x)).to(x.dtype)
         part._check_input_dim(x)  # type: ignore[no-untyped-call]  # PyTorch's own
         weight = self._weights(x)
         self.takes_two |= x.shape[0] // self._samples * x.shape[2:].numel() == 1

@@ -18,7 +18,7 @@ from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.template import Template
 
 _KEPT = 64
-"""How many programs and examinations are kept: some widths of batches, for each phase and number of clients at work."""
+"""How many programs are kept, and examinations of each kind: some widths of batches, phases, and clients at work."""
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Track:
         """Their data: tracks run side by side, and each has other clients."""
         self.studio = Studio(setting.device, known)
         self._stream = new_stream(setting.device)
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._kept: dict[Hashable, OrderedDict[Hashable, Any]] = {}
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -72,16 +72,17 @@ class Track:
             training, transform = self._setting.training, self._setting.transform
             return Program(self.stack, phase, untouched, training, transform, room, self.studio, name)
 
-        return self.kept((name, room), make)
+        return self.kept(Program, (name, room), make)
 
-    def kept(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What was made for this key before, or is made now; those that were used last stay."""
-        if key not in self._kept:
-            while len(self._kept) >= _KEPT:
-                self._kept.popitem(last=False)
-            self._kept[key] = make()
-        self._kept.move_to_end(key)
-        found: T = self._kept[key]
+    def kept(self, kind: Hashable, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made for this key before, or is made now; of each kind, those that were used last stay."""
+        shelf = self._kept.setdefault(kind, OrderedDict())
+        if key not in shelf:
+            while len(shelf) >= _KEPT:
+                shelf.popitem(last=False)
+            shelf[key] = make()
+        shelf.move_to_end(key)
+        found: T = shelf[key]
         return found
 
 

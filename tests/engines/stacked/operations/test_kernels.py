@@ -190,46 +190,67 @@ def test_what_surrounds_the_products_of_linear_layers(relu: bool) -> None:
     assert torch.equal(again, slope.masked_fill(out <= 0, 0)) and nothing is None
 
 
-@pytest.mark.parametrize("affine", [False, True])
+ALL = ("gamma", "beta")
+
+
 @pytest.mark.parametrize(
-    ("channels", "edges", "last"),
+    ("channels", "edges", "last", "affine"),
     [
-        (5, (7, 9), False),
-        (5, (7, 9), True),
-        (70, (3, 2), True),
-        (3, (40, 41), False),
-        (37, (), False),
-        (4, (6,), False),
+        (5, (5, 6), False, ALL), (5, (5, 6), True, ALL), (35, (2, 2), True, ALL), (3, (12, 11), False, ALL),
+        (37, (), False, ALL), (4, (6,), False, ALL), (4, (6,), False, ()), (4, (), False, ("gamma",)),
+        (2, (3, 2), True, ("beta",)),
     ],
-)
+)  # fmt: skip
 def test_batch_norm(
-    channels: int, edges: tuple[int, ...], last: bool, affine: bool, monkeypatch: pytest.MonkeyPatch
+    channels: int, edges: tuple[int, ...], last: bool, affine: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    """Over the samples that count; the gradient of what does not count is only that of itself."""
-    monkeypatch.setattr(normalization, "_APART", 64)
-    x = 3 + numbers(3, 6, channels, *edges)
+    """Beside PyTorch's operations in float64, and slopes of samples that do not count are slopes all the same."""
+    monkeypatch.setattr(normalization, "_AT_ONCE", 64)
+    monkeypatch.setattr(normalization, "_ALTOGETHER", 128)  # so that several programs share the rows
+    x, slope = 3 + numbers(3, 6, channels, *edges), numbers(3, 6, channels, *edges).sin()
     both = numbers(3, 2 * channels + 1)  # every client apart
-    gamma, beta = (both[:, :channels], both[:, channels:-1]) if affine else (None, None)
+    gamma = both[:, :channels] if "gamma" in affine else None
+    beta = both[:, channels:-1] if "beta" in affine else None
     weight = torch.tensor([[1.0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0]], device=DEVICE)
-    slope = numbers(*x.shape).sin() * weight.view(3, 6, *(1 for _ in x.shape[2:]))
     if last:
         x = x.movedim(2, -1).contiguous().movedim(-1, 2)
-    out, mean, spread, scale = normalization.normalize(x, weight, gamma, beta, eps=0.01)
-    by_x, by_gamma, by_beta = normalization.normalize_gradient(slope, x, weight, gamma, mean, scale)
-    for client, count in enumerate((6, 4)):
-        exact = [one[client].double().requires_grad_() for one in (x, gamma, beta) if one is not None]
-        layer = nn.BatchNorm1d(channels, eps=0.01, momentum=1.0, affine=False).double().to(DEVICE)
-        rows = exact[0][:count].flatten(2) if edges else exact[0][:count]
-        expected, shape = layer(rows), (-1, *(1 for _ in rows.shape[2:]))
-        if affine:
-            expected = expected * exact[1].view(shape) + exact[2].view(shape)
-        expected = expected.view(out[client, :count].shape)
-        by = torch.autograd.grad(expected, exact, slope[client, :count].double())
-        found = [out[client, :count], mean[client], spread[client], by_x[client], by_gamma[client], by_beta[client]]
-        pairs = zip(found, [expected, layer.running_mean, layer.running_var, *by], strict=False)
-        assert all(torch.allclose(one.double(), other, rtol=1e-4, atol=1e-4) for one, other in pairs)
-        assert not by_x[client, count:].any()
-    assert all(torch.isfinite(one).all() for one in (out, mean, spread, scale, by_x, by_gamma, by_beta))
+    found = normalization.normalize(x, weight, gamma, beta, eps=0.01)
+    slopes = normalization.normalize_gradient(slope, x, weight, gamma, found[1], found[3])
+    exact = {
+        name: one.double().requires_grad_()
+        for name, one in {"x": x, "gamma": gamma, "beta": beta}.items() if one is not None
+    }  # fmt: skip
+    given = exact["x"], weight.double(), exact.get("gamma"), exact.get("beta")
+    expected = normalization_operation.normalized(*given, eps=0.01)
+    by = dict(zip(exact, torch.autograd.grad(expected[0], list(exact.values()), slope.double()), strict=True))
+    # But for the last client, none of whose samples count: its step is discarded.
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one[:2].double(), other[:2], rtol=1e-4, atol=1e-4)
+    for name, one in zip(("x", "gamma", "beta"), slopes, strict=True):
+        assert name not in by or torch.allclose(one[:2].double(), by[name][:2], rtol=1e-4, atol=1e-4)
+    assert all(torch.isfinite(one).all() for one in (*found, *slopes))
+
+
+def test_batch_norm_of_bfloat16() -> None:
+    x, slope = (3 + numbers(2, 9, 4, 5, 5)).bfloat16(), numbers(2, 9, 4, 5, 5).sin().bfloat16()
+    gamma, beta, weight = numbers(2, 4), numbers(2, 4).cos(), torch.ones(9, device=DEVICE).expand(2, -1)
+    found = normalization.normalize(x, weight, gamma, beta, eps=0.01)
+    slopes = normalization.normalize_gradient(slope, x, weight, gamma, found[1], found[3])
+    exact = normalization.normalize(x.float(), weight, gamma, beta, eps=0.01)
+    steep = normalization.normalize_gradient(slope.float(), x.float(), weight, gamma, found[1], found[3])
+    assert found[0].dtype == slopes[0].dtype == torch.bfloat16
+    for one, other in zip((*found, *slopes), (*exact, *steep), strict=True):
+        assert torch.allclose(one.float(), other, rtol=0.01, atol=0.01)
+
+
+def test_gradients_of_batch_norm_where_clients_have_it_in_common() -> None:
+    x, weight, slope = numbers(1, 6, 4, 3), torch.ones(1, 6, device=DEVICE), numbers(2, 6, 4, 3).sin()
+    _, mean, _, scale = normalization.normalize(x, weight, None, None, eps=0.01)
+    both, weights, means, scales = (one.expand(2, *one.shape[1:]) for one in (x, weight, mean, scale))
+    found = normalization.normalize_gradient(slope, both, weights, None, means, scales)
+    for client in range(2):
+        alone = normalization.normalize_gradient(slope[client : client + 1], x, weight, None, mean, scale)
+        assert all(torch.equal(one[client], other[0]) for one, other in zip(found, alone, strict=True))
 
 
 @pytest.mark.parametrize("common", [False, True], ids=["of each", "in common"])
@@ -244,6 +265,7 @@ def test_batch_norm_of_all_clients_at_once(common: bool, monkeypatch: pytest.Mon
         return (out.sin() * weight.view(-1, 1, 1, 1)).sum(), mean
 
     step = torch.func.vmap(torch.func.grad_and_value(loss, (0, 2, 3), has_aux=True), dims)
+    monkeypatch.setattr(normalization_operation, "usable", lambda *_: None)
     expected = step(*given)
     monkeypatch.setattr(normalization_operation, "usable", lambda *_: normalization)
     # Without the other way at hand.

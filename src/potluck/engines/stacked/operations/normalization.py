@@ -23,7 +23,7 @@ def _kernels(x: Tensor, *others: Tensor | None) -> SimpleNamespace | None:
     return usable(x, *others) if x[0].numel() < _COUNTED else None
 
 
-def _precise(x: Tensor) -> Tensor:
+def precise(x: Tensor) -> Tensor:
     """Numbers of which many can be added up."""
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
@@ -51,7 +51,7 @@ def normalized(x: Tensor, weight: Tensor, gamma: Tensor | None, beta: Tensor | N
         beta: What is then added.
         eps: Added to a variance.
     """
-    kind, x = x.dtype, _precise(x)
+    kind, x = x.dtype, precise(x)
     marks, count, over = _marked(x, weight)
     mean = (x * marks).sum(over, keepdim=True) / count
     apart = x - mean
@@ -67,7 +67,7 @@ def _pulled_back(
     slope: Tensor, x: Tensor, weight: Tensor, gamma: Tensor | None, mean: Tensor, scale: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients by ``x``, ``gamma`` and ``beta``: written out, for PyTorch would need twice as many operations."""
-    kind, x, slope = x.dtype, _precise(x), _precise(slope)
+    kind, x, slope = x.dtype, precise(x), precise(slope)
     marks, count, over = _marked(x, weight)
     factor = _spread_out(scale, x)
     apart = (x - _spread_out(mean, x)) * factor
