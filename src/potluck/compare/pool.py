@@ -111,7 +111,7 @@ def _work(connection: Connection, threads: int, gpu: str | None) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     stop = Stop()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
-    signal.signal(signal.SIGTERM, lambda *_: stop.ask())
+    signal.signal(signal.SIGTERM, lambda *_: Thread(target=stop.ask).start())  # it may wait for a lock
     Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     while not stop.asked and (place := connection.recv()) is not None:

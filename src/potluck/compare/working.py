@@ -26,7 +26,7 @@ class Outcome(NamedTuple):
 
 
 class Stop:
-    """Lets a signal end the run that is under way."""
+    """Lets a signal end the run that is under way; any thread may ask for it."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -35,8 +35,9 @@ class Stop:
     def ask(self) -> None:
         """Stop what runs at its next step, and begin nothing more."""
         self.asked = True
-        if self._federation is not None:
-            self._federation.stop()
+        under_way = self._federation  # it may be over in this moment
+        if under_way is not None:
+            under_way.stop()
 
     @contextmanager
     def covering(self, federation: Federation) -> Iterator[None]:
