@@ -191,6 +191,7 @@ def test_what_surrounds_the_products_of_linear_layers(relu: bool) -> None:
 
 
 ALL = ("gamma", "beta")
+NORMS = ("normalize", "normalize_gradient")
 
 
 @pytest.mark.parametrize(
@@ -267,11 +268,25 @@ def test_batch_norm_of_all_clients_at_once(common: bool, monkeypatch: pytest.Mon
     step = torch.func.vmap(torch.func.grad_and_value(loss, (0, 2, 3), has_aux=True), dims)
     monkeypatch.setattr(normalization_operation, "usable", lambda *_: None)
     expected = step(*given)
-    monkeypatch.setattr(normalization_operation, "usable", lambda *_: normalization)
-    # Without the other way at hand.
-    for name in ("normalized", "_pulled_back"):
-        monkeypatch.setattr(normalization_operation, name, None)
+    kernels = kernels_of(normalization, None)
+    monkeypatch.setattr(normalization_operation, "usable", lambda *_: kernels)
+    monkeypatch.setattr(normalization_operation, "compiled", lambda: kernels)
+    used: list[str] = []
+
+    def noted(name: str) -> Any:
+        def work(*given: Any, **more: Any) -> Any:
+            used.append(name)
+            return getattr(normalization, name)(*given, **more)
+
+        return work
+
+    for name in NORMS:
+        setattr(kernels, name, noted(name))
+    checks.forget()
+    step(*given)
+    used.clear()
     found = step(*given)
+    assert used == list(NORMS)  # compared before
     for one, other in zip((*found[0], *found[1]), (*expected[0], *expected[1]), strict=True):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-4)
 
@@ -327,6 +342,25 @@ def kernels_of(module: ModuleType, broken: str | None) -> SimpleNamespace:
 
         setattr(kernels, broken, wrong)
     return kernels
+
+
+@pytest.mark.parametrize("broken", [None, *NORMS])
+@pytest.mark.parametrize("channels", [3, 40])
+@pytest.mark.parametrize(("last", "affine"), [(False, True), (True, False)])
+def test_kernels_of_batch_norm_are_compared_as_well(
+    broken: str | None, channels: int, last: bool, affine: bool, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    kernels = kernels_of(normalization, broken)
+    monkeypatch.setattr(normalization_operation, "usable", lambda *_: kernels)
+    monkeypatch.setattr(normalization_operation, "compiled", lambda: kernels)
+    checks.forget()
+    x = numbers(2, 3, channels, 2, 2)
+    x = x.movedim(2, -1).contiguous().movedim(-1, 2) if last else x
+    gamma = numbers(2, channels) if affine else None
+    found = [normalization_operation._kernels(what, x, gamma) for what in NORMS]
+    assert found == [None if what == broken else kernels for what in NORMS]
+    assert len(caplog.records) == (broken is not None)
 
 
 BLOCKS = ("convolve_and_pool", "pooled_input_gradient", "pooled_weight_gradient")

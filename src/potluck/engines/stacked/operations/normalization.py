@@ -8,19 +8,48 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from potluck.engines.stacked.operations.checks import agree, passes
 from potluck.engines.stacked.operations.clients import Dims, in_front
-from potluck.engines.stacked.operations.kernels import usable
+from potluck.engines.stacked.operations.kernels import compiled, usable
 
 _COUNTED = 1 << 30
 """Numbers of one client: of more, kernels would lose count."""
+_KERNELS = ("normalize", "normalize_gradient")
+_ENOUGH = 17
+"""Channels to try kernels with: of more they take some after others."""
 
 Norm = tuple[Tensor, Tensor, Tensor, Tensor]
 """What batch norm gives, and of each channel the mean, the variance (over all numbers but one), and the factor by which
 that becomes 1."""
 
 
-def _kernels(x: Tensor, *others: Tensor | None) -> SimpleNamespace | None:
-    return usable(x, *others) if x[0].numel() < _COUNTED else None
+def _kernels(what: str, x: Tensor, gamma: Tensor | None, *others: Tensor | None) -> SimpleNamespace | None:
+    """The kernels, if the one that is needed works on images like ``x``."""
+    kernels = usable(x, gamma, *others) if x[0].numel() < _COUNTED else None
+    given = x.dtype, min(x.shape[2], _ENOUGH), x.ndim, x.is_contiguous(), gamma is not None
+    return kernels if kernels is not None and passes(_right, what, _KERNELS, x.device, *given) else None
+
+
+def _right(
+    what: str, device: torch.device, dtype: torch.dtype, channels: int, dims: int, first: bool, scaled: bool
+) -> bool:  # fmt: skip
+    """Whether a kernel, as compiled for such images, gives what PyTorch does."""
+    kernels = compiled()
+    assert kernels is not None  # noqa: S101  (whoever asks has them)
+    shape = (2, 5, channels, *(3 for _ in range(dims - 3)))
+    waves = torch.arange(torch.Size(shape).numel(), device=device).view(shape)
+    x, slope = (2 + (1.7 * waves).sin()).to(dtype), (0.9 * waves).cos().to(dtype)
+    if not first:
+        x = x.movedim(2, -1).contiguous().movedim(-1, 2)
+    weight = torch.ones(2, 5, device=device).tril(3)
+    gamma = beta = (1 + torch.arange(2 * channels, device=device).view(2, -1).cos()) if scaled else None
+    by = None if gamma is None else gamma.double()
+    expected = normalized(x.double(), weight.double(), by, by, eps=0.01)
+    if what == "normalize":
+        return agree(kernels.normalize(x, weight, gamma, beta, eps=0.01), expected)
+    _, mean, _, scale = expected
+    found = kernels.normalize_gradient(slope, x, weight, gamma, mean.float(), scale.float())
+    return agree(found, _pulled_back(slope.double(), x.double(), weight.double(), by, mean, scale))
 
 
 def precise(x: Tensor) -> Tensor:
@@ -78,7 +107,7 @@ def _pulled_back(
 
 
 def _together(x: Tensor, weight: Tensor, gamma: Tensor | None, beta: Tensor | None, *, eps: float) -> Norm:
-    kernels = _kernels(x, weight, gamma, beta)
+    kernels = _kernels("normalize", x, gamma, weight, beta)
     found: Norm = (normalized if kernels is None else kernels.normalize)(x, weight, gamma, beta, eps=eps)
     return found
 
@@ -86,7 +115,7 @@ def _together(x: Tensor, weight: Tensor, gamma: Tensor | None, beta: Tensor | No
 def _slopes(
     slope: Tensor, x: Tensor, weight: Tensor, gamma: Tensor | None, mean: Tensor, scale: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    kernels = _kernels(x, slope, weight, gamma, mean, scale)
+    kernels = _kernels("normalize_gradient", x, gamma, slope, weight, mean, scale)
     work = _pulled_back if kernels is None else kernels.normalize_gradient
     found: tuple[Tensor, Tensor, Tensor] = work(slope, x, weight, gamma, mean, scale)
     return found
