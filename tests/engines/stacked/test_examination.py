@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from potluck.contract import Task
+from potluck.engines import Setting
 from potluck.engines.stacked.capture import Studio
 from potluck.engines.stacked.data import Pool
 from potluck.engines.stacked.examination import Examination
@@ -34,11 +34,17 @@ class Counting(Studio):
         return step
 
 
+def two(given: Setting) -> tuple[Stack, Pool]:
+    """Clients, with the same five samples."""
+    shape, classes = given.task.shape, given.task.classes
+    head = nn.Linear(torch.Size(shape).numel(), classes, dtype=given.dtype)
+    stack = Stack(Template({"body": nn.Flatten(), "head": head}, given.task), 2, CPU)
+    return stack, Pool(torch.randn(5, *shape), torch.arange(5) % classes, torch.arange(5).expand(2, 5))
+
+
 def test_what_is_found_may_have_another_shape_when_something_else_was_received() -> None:
     given = setting(Mean())
-    modules = {"body": nn.Flatten(), "head": nn.Linear(torch.Size(given.task.shape).numel(), 2, dtype=given.dtype)}
-    stack = Stack(Template(modules, given.task), 2, CPU)
-    pool = Pool(torch.randn(5, *given.task.shape), torch.arange(5), torch.arange(5).expand(2, 5))
+    stack, pool = two(given)
     batch = pool.rows, pool.rows, torch.ones(2, 5, dtype=given.dtype)
 
     def told(*given: Any) -> dict[str, Tensor]:
@@ -54,11 +60,7 @@ def test_what_is_found_may_have_another_shape_when_something_else_was_received()
 @pytest.mark.parametrize("reading", [count_batch, collect_batch])
 def test_it_is_recorded_at_its_second_use_and_again_when_what_was_received_moves(reading: Reading) -> None:
     given, studio = setting(Mean()), Counting()
-    shape, classes = given.task.shape, given.task.classes
-    head = nn.Linear(torch.Size(shape).numel(), classes, dtype=given.dtype)
-    modules = {"body": nn.Flatten(), "head": head}
-    stack = Stack(Template(modules, Task(shape, classes)), 2, CPU)
-    pool = Pool(torch.randn(5, *shape), torch.arange(5) % classes, torch.arange(5).expand(2, 5))
+    stack, pool = two(given)
     examination = Examination(reading, stack, given, pool, slice(0, 2), 5, studio)
     weight = torch.ones(2, 5, dtype=given.dtype)
     weight[1, 3:] = 0

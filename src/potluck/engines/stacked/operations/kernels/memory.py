@@ -16,9 +16,14 @@ def is_last(channels: int) -> bool:
     return channels > _FEW
 
 
+def channels_last(x: Tensor, channels: int) -> Tensor:
+    """The same images with the channels of a pixel, which are this dimension, side by side."""
+    return x.movedim(channels, -1).contiguous().movedim(-1, channels)
+
+
 def arranged(x: Tensor) -> Tensor:
     """The same images, of shape [..., channels, height, width], as kernels have them in memory."""
-    return x.movedim(-3, -1).contiguous().movedim(-1, -3) if is_last(x.shape[-3]) else x.contiguous()
+    return channels_last(x, -3) if is_last(x.shape[-3]) else x.contiguous()
 
 
 def empty(like: Tensor, *shape: int) -> Tensor:

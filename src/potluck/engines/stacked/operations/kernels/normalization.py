@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from potluck.engines.stacked.operations.kernels.memory import dense
+from potluck.engines.stacked.operations.kernels.memory import channels_last, dense
 from potluck.engines.stacked.operations.normalization import Norm
 
 _AT_ONCE = 1024
@@ -48,7 +48,7 @@ def _parts(parts, kind: tl.constexpr, client, channel, channels):
 
 @triton.jit
 def _keep(parts, kind: tl.constexpr, client, channel, channels, value):
-    """Something that was found in this part."""
+    """Note something that was found in this part."""
     row = (kind * tl.num_programs(1) + tl.program_id(1)) * tl.num_programs(2) + client
     tl.store(parts + row * channels + channel, value, mask=channel < channels)
 
@@ -206,7 +206,7 @@ class _Work:
 
     def arranged(self, x: Tensor) -> Tensor:
         """Images as they lie in memory here."""
-        return x.movedim(2, -1).contiguous().movedim(-1, 2) if self.last else x.contiguous()
+        return channels_last(x, 2) if self.last else x.contiguous()
 
     def found(self, x: Tensor, kinds: int) -> tuple[Tensor, ...]:
         """Memory for some numbers of each channel of each client."""
