@@ -19,7 +19,7 @@ from potluck.engines.stacked.track import Track
 from potluck.federation import Federation
 from potluck.models import build
 
-from .small import QUICK, assert_same, federation, held
+from .small import QUICK, Unready, assert_same, federation, held
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
@@ -78,6 +78,31 @@ def test_kernels_compute_what_pytorch_does(name: str) -> None:
         size = torch.stack([tensor.double().norm() for tensor in state.values()]).norm()
         assert torch.stack(apart).norm() < 1e-3 * size
     assert stacked.engine.notes == ()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_clients_whose_steps_fail_begin_anew_on_loop(training: bool) -> None:
+    def clients() -> list[Client]:
+        nets = [
+            nn.Linear(6, 4),
+            *(nn.Sequential(nn.Linear(6, 5), Unready(training), nn.Linear(5, 4)) for _ in "1234567"),
+        ]
+        for number, net in enumerate(nets):
+            torch.manual_seed(number)
+            for parameter in net.parameters():
+                nn.init.normal_(parameter)
+        source = torch.Generator().manual_seed(0)
+        data = [(torch.randn(20 + number, 6, generator=source), torch.arange(20 + number) % 4) for number in range(8)]
+        return [Client(net, train=own, test=own) for net, own in zip(nets, data, strict=True)]
+
+    settings: dict[str, Any] = {"batch_size": 8, "epochs": 2, "precision": "float64", "device": "cuda"}
+    loop, stacked = (
+        Federation(algorithms.find("standalone")(), clients(), engine=engine, **settings)
+        for engine in ("loop", "stacked")
+    )
+    assert_same(loop, stacked)  # seven of them were four, two and one, side by side
+    (note,) = stacked.engine.notes
+    assert "run on the loop engine, one by one: RuntimeError: NYI" in note
 
 
 @pytest.mark.parametrize("recorded", [True, False])

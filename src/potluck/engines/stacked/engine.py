@@ -19,6 +19,7 @@ from potluck.engines.stacked.team import Team
 from potluck.engines.stacked.teams import grouped, kind
 from potluck.engines.stacked.timetable import Timetable
 from potluck.engines.stacked.track import new_stream
+from potluck.engines.stacked.trial import in_short
 from potluck.metrics.accuracy import Evaluation
 
 _CACHE, _SHARE = 2 << 30, 16
@@ -77,44 +78,27 @@ class Stacked(Engine):
             alone += others
         for wave in self._roster.waves(teams):
             yield from self._run(round, wave)
-        yield from self._loop.train(round, sorted(alone, key=lambda job: job.client.id))
+        yield from self._loop.train(round, _in_order(alone))
 
     def _run(self, round: Round, teams: Sequence[Team], *, alone: bool = False) -> Iterator[Outcome]:
-        """Let teams step in turn, each on its own stream.
+        """Train teams that run side by side.
 
         A team that does not fit into memory beside the others begins anew by itself; and if it does not fit even
-        then, in two halves.
+        then, in two halves. One whose step fails otherwise, for PyTorch has no stacked form of some operation on this
+        device, begins anew on the loop engine.
 
         Args:
             round: The round.
             teams: Who trains.
             alone: Whether nothing else is kept in memory.
         """
-        timetable = Timetable(teams, round, self._planning)
-        courses = [Course(team, round, timetable, self._roster.rounded(team)) for team in teams]
-        running = {course: course.steps() for course in courses}
-        begun: set[Course] = set()
-        too_large: list[Course] = []
-        self._roster.make_room(teams)
-        while running:
-            for course, steps in list(running.items()):
-                made, fits = 0, True
-                try:
-                    if course not in begun:
-                        course.team.track.wait()
-                        begun.add(course)
-                    with course.team.track.working():
-                        made = sum(1 for _ in islice(steps, _IN_TURN))
-                except torch.cuda.OutOfMemoryError:
-                    fits = False  # what the step held is free only after this
-                if made < _IN_TURN:
-                    del running[course], steps
-                if not fits:
-                    too_large.append(course)
-                    timetable.leave(course.team)
-                    self._roster.free([other.team for other in courses if other not in too_large])
+        able = [team for team in teams if not _is_refused(team)]
+        timetable = Timetable(able, round, self._planning)
+        courses = [Course(team, round, timetable, self._roster.rounded(team)) for team in able]
+        self._roster.make_room(able)
+        too_large = self._stepped(courses, timetable)
         # Small teams are done first: what they hold is fetched while the others are still at work.
-        done = [course for course in courses if course not in too_large]
+        done = [course for course in courses if course not in too_large and not _is_refused(course.team)]
         done.sort(key=lambda course: course.bytes)
         for course in _fetched(done):
             with course.team.track.working():
@@ -122,6 +106,8 @@ class Stacked(Engine):
             course.team.track.hand_over()
             while outcomes:
                 yield outcomes.popleft()  # whoever has it may let go of what the client held
+        too_large = [course for course in too_large if not _is_refused(course.team)]
+        yield from self._loop.train(round, _in_order(job for team in teams if _is_refused(team) for job in team.jobs))
         said = len(self._roster.notes)
         for course in too_large:
             for part in self._roster.smaller(course.team) if alone else [course.team]:
@@ -129,6 +115,38 @@ class Stacked(Engine):
                 yield from self._run(round, [part], alone=True)
         if too_large and len(teams) > 1 and len(self._roster.notes) == said:
             self._roster.crowded(teams)  # for each of them fits by itself
+
+    def _stepped(self, courses: Sequence[Course], timetable: Timetable) -> list[Course]:
+        """Let teams step in turn, each on its own stream, until all have; those that did not fit into memory."""
+        running = {course: course.steps() for course in courses}
+        begun: set[Course] = set()
+        too_large: list[Course] = []
+        while running:
+            for course in list(running):
+                if _is_refused(course.team):
+                    del running[course]  # for others like these failed
+                    continue
+                made, fits, failure = 0, True, ""
+                try:
+                    if course not in begun:
+                        course.team.track.wait()
+                        begun.add(course)
+                    with course.team.track.working():
+                        made = sum(1 for _ in islice(running[course], _IN_TURN))
+                except torch.cuda.OutOfMemoryError:
+                    fits = False  # what the step held is free only after this
+                except RuntimeError as error:
+                    failure = in_short(error)
+                if made < _IN_TURN:
+                    del running[course]
+                if failure or not fits:
+                    timetable.leave(course.team)
+                if failure:
+                    self._roster.leave_alone(course.team, failure)
+                if not fits:
+                    too_large.append(course)
+                    self._roster.free([other.team for other in courses if other not in too_large])
+        return too_large
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 
@@ -151,7 +169,7 @@ class Stacked(Engine):
 
     def _judged(self, team: Team, *, alone: bool = False) -> Iterator[Evaluation]:
         self.setting.check_stop()
-        fits, evaluations = True, []
+        fits, failure, evaluations = True, "", []
         self._roster.make_room([team])
         try:
             team.track.wait()
@@ -159,6 +177,11 @@ class Stacked(Engine):
                 evaluations = list(team.evaluations())
         except torch.cuda.OutOfMemoryError:
             fits = False  # what was held is free only after this
+        except RuntimeError as error:
+            failure = in_short(error)
+        if failure:
+            self._roster.leave_alone(team, failure)
+            evaluations = list(self._loop.evaluate(team.jobs))
         yield from evaluations
         if not fits:
             for part in self._roster.smaller(team) if alone else [team]:
@@ -174,6 +197,14 @@ class Stacked(Engine):
     def predict(self, job: Job, x: Tensor) -> Tensor:
         """Logits of one client for inputs like its own."""
         return self._loop.predict(job, x)
+
+
+def _in_order(jobs: Iterable[Job]) -> list[Job]:
+    return sorted(jobs, key=lambda job: job.client.id)
+
+
+def _is_refused(team: Team) -> bool:
+    return team.resident.refused is not None
 
 
 def _fetched(courses: Sequence[Course]) -> Iterator[Course]:

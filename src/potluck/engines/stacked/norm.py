@@ -55,11 +55,10 @@ class Norms:
                 part.forward = partial(self._forward, part, paths)  # type: ignore[method-assign]  # of this copy alone
 
     def _forward(self, part: _BatchNorm, paths: Mapping[str, str], x: Tensor) -> Tensor:
-        untracked = part.running_mean is None and part.running_var is None
-        if not part.training and not untracked:
-            # Stacked, PyTorch's own wants numbers and statistics of one type.
-            return _BatchNorm.forward(part, precise(x)).to(x.dtype)
         part._check_input_dim(x)  # type: ignore[no-untyped-call]  # PyTorch's own
+        mean, variance = part.running_mean, part.running_var
+        if not part.training and mean is not None and variance is not None:
+            return _as_tracked(part, x, mean, variance)
         weight = self._weights(x)
         self.takes_two |= x.shape[0] // self._samples * x.shape[2:].numel() == 1
         result, mean, variance, _ = _normalized(x, weight, part.weight, part.bias, part.eps)
@@ -97,6 +96,16 @@ class Norms:
 
     def _latest(self, path: str, held: Tensor) -> Tensor:
         return self.updates.get(path, held)
+
+
+def _as_tracked(part: _BatchNorm, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """By running statistics; PyTorch's own takes no stacked images on a GPU whose channels come last in memory."""
+    kind, x = x.dtype, precise(x)
+    scale = torch.rsqrt(variance + part.eps)
+    scale = scale if part.weight is None else scale * part.weight
+    shift = -mean * scale if part.bias is None else part.bias - mean * scale
+    spread = (-1, *(1 for _ in x.shape[2:]))
+    return torch.addcmul(shift.view(spread), x, scale.view(spread)).to(kind)
 
 
 def _normalized(x: Tensor, weight: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float) -> Norm:

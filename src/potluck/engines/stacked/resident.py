@@ -51,9 +51,13 @@ class Resident:
             try:
                 self._try(phases, received)
             except NotStackableError as error:
-                self.refused = str(error)
-                self.clear()
+                self.refuse(str(error))
         return self.refused
+
+    def refuse(self, reason: str) -> None:
+        """Let these clients never step together again."""
+        self.refused = reason
+        self.clear()
 
     def _try(self, phases: Sequence[Phase], received: Sequence[Received]) -> None:
         if not alike(received):

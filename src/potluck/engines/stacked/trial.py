@@ -75,13 +75,14 @@ def _in_either(dtype: torch.dtype, trial: Callable[[torch.dtype], T]) -> T:
         except NotStackableError:
             raise
         except Exception as error:  # whatever a model or a loss may raise
-            reason = f"{type(error).__name__}: {_first_sentence(str(error))}"
+            reason = in_short(error)
     raise NotStackableError(reason)
 
 
-def _first_sentence(text: str) -> str:
+def in_short(error: Exception) -> str:
     """What PyTorch has to say at its shortest."""
-    return re.split(r"\.\s|\n", text.strip())[0].rstrip(".")[:240]
+    first = re.split(r"\.\s|\n", str(error).strip())[0]
+    return f"{type(error).__name__}: {first.rstrip('.')[:240]}"
 
 
 class _Stage:
