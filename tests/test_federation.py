@@ -206,16 +206,25 @@ def test_a_federation_can_be_forgotten() -> None:
     assert second.rounds == 0
 
 
-def test_a_forgotten_federation_leaves_the_gpu_when_another_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forgotten_federation_leaves_the_gpu_before_another_moves_its_data_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gc.collect()
     gc.disable()
     try:
         first = weakref.ref(federation("standalone", clients(2)))
-        second = federation("standalone", clients(2))
-        monkeypatch.setattr(second, "device", torch.device("cuda"))
-        assert first() is not None
-        second.run(1, watch=lambda _: None)
-        assert first() is None
+        there: list[bool] = []
+
+        def admit(*_: Any) -> None:
+            there.append(first() is not None)
+            raise DataError("enough")
+
+        monkeypatch.setattr("potluck.federation.admit", admit)
+        for device in ("cpu", "cuda"):
+            monkeypatch.setattr("potluck.federation.find_devices", lambda _, device=device: [torch.device(device)])
+            with pytest.raises(DataError, match="enough"):
+                federation("standalone", clients(2))
+        assert there == [True, False]
     finally:
         gc.enable()
 

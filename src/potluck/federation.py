@@ -101,6 +101,8 @@ class Federation:
             )
         self.devices = find_devices(self.config.device)
         where = self.device = self.devices[0]
+        if where.type == "cuda":
+            gc.collect()  # else federations that nobody has any more fill it: they and their clients know each other
         task = common_task(self.clients, self.algorithm)
         self._members = admit(self.clients, self.algorithm, seed, where)
         seen = public_samples(public, self.algorithm, task)
@@ -150,8 +152,6 @@ class Federation:
         if watch is None:
             with _bar(rounds, self.rounds) as bar:
                 return self.run(rounds, watch=bar)
-        if self.device.type == "cuda":
-            gc.collect()  # else federations that nobody has any more fill it: they and their clients know each other
         tell = together(watch)
         self._record.begin()
         try:
