@@ -8,10 +8,28 @@ from pathlib import Path
 import pytest
 import torch
 
+from potluck.engines.stacked.roster import Roster
+from potluck.engines.stacked.team import Team
 from run import tiny
 
 # Several workers of pytest share the cores; and one thread adds up in one order.
 torch.set_num_threads(1)
+
+
+@pytest.fixture
+def steps_may_fail() -> None:
+    """For tests in which stacked clients fail on purpose."""
+
+
+@pytest.fixture(autouse=True)
+def no_step_fails(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stacked clients that fail go on by themselves; where that is not the point, it would hide what is wrong."""
+
+    def refuse(_roster: Roster, _team: Team, reason: str) -> None:
+        raise AssertionError(f"what stacked clients did together failed: {reason}")
+
+    if "steps_may_fail" not in request.fixturenames:
+        monkeypatch.setattr(Roster, "refuse", refuse)
 
 
 @pytest.fixture

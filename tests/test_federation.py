@@ -229,6 +229,21 @@ def test_a_forgotten_federation_leaves_the_gpu_before_another_moves_its_data_the
         gc.enable()
 
 
+def test_a_federation_that_lost_its_name_leaves_the_gpu_before_the_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        made = federation("standalone", clients(2))
+        first = weakref.ref(made)
+        made = federation("standalone", clients(2))
+        monkeypatch.setattr(made, "device", torch.device("cuda"))
+        assert first() is not None
+        made.run(1, watch=lambda _: None)
+        assert first() is None
+    finally:
+        gc.enable()
+
+
 # ---- who takes part -------------------------------------------------------------------------------------------------
 
 

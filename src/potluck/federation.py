@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +21,7 @@ from potluck.client import Client, Samples
 from potluck.config import FederationConfig
 from potluck.contract import Round
 from potluck.data.transform import Transform
-from potluck.engines import Engine, Job, Outcome, Setting, find_devices, make_engine
+from potluck.engines import Engine, Job, Outcome, Setting, find_devices, free_forgotten, make_engine
 from potluck.engines.precision import Precision
 from potluck.errors import (
     ConfigError,
@@ -101,8 +100,7 @@ class Federation:
             )
         self.devices = find_devices(self.config.device)
         where = self.device = self.devices[0]
-        if where.type == "cuda":
-            gc.collect()  # else federations that nobody has any more fill it: they and their clients know each other
+        free_forgotten(where)
         task = common_task(self.clients, self.algorithm)
         self._members = admit(self.clients, self.algorithm, seed, where)
         seen = public_samples(public, self.algorithm, task)
@@ -152,6 +150,7 @@ class Federation:
         if watch is None:
             with _bar(rounds, self.rounds) as bar:
                 return self.run(rounds, watch=bar)
+        free_forgotten(self.device)  # such as one whose name this one got when it had been made
         tell = together(watch)
         self._record.begin()
         try:

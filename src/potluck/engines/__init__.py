@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 
 import torch
@@ -12,7 +13,7 @@ from potluck.engines.spread import Spread
 from potluck.engines.stacked import Stacked
 from potluck.errors import ConfigError, nearest
 
-__all__ = ["Engine", "Job", "Outcome", "Setting", "find_devices", "make_engine"]
+__all__ = ["Engine", "Job", "Outcome", "Setting", "find_devices", "free_forgotten", "make_engine"]
 
 _KNOWN: dict[str, type[Engine]] = {"loop": Loop, "stacked": Stacked}
 
@@ -43,6 +44,12 @@ def find_devices(names: str) -> list[torch.device]:
     if len({device.type for device in devices}) > 1:
         raise ConfigError(f"device {names!r} mixes CPUs and GPUs, whose numbers are rounded in different ways.")
     return devices
+
+
+def free_forgotten(device: torch.device) -> None:
+    """Free what federations hold on a GPU that nobody has any more: they and their clients know each other."""
+    if device.type == "cuda":
+        gc.collect()
 
 
 def _find_device(name: str) -> torch.device:

@@ -128,6 +128,7 @@ def test_networks_that_cannot_be_stacked_run_on_loop(name: str, caplog: pytest.L
     assert [record.getMessage() for record in caplog.records] == [note]
 
 
+@pytest.mark.usefixtures("steps_may_fail")
 @pytest.mark.parametrize("training", [True, False])
 def test_steps_that_fail_after_a_trial_that_did_not_begin_anew_on_loop(
     training: bool, caplog: pytest.LogCaptureFixture
@@ -153,6 +154,7 @@ def test_steps_that_fail_after_a_trial_that_did_not_begin_anew_on_loop(
     assert [record.getMessage() for record in caplog.records] == [note]
 
 
+@pytest.mark.usefixtures("steps_may_fail")
 @pytest.mark.parametrize("training", [True, False])
 def test_evaluations_that_fail_after_a_trial_that_did_not_begin_anew_on_loop(training: bool) -> None:
     network = model(nn.Linear(4, 5), Unready(training), nn.Tanh(), nn.Linear(5, CLASSES))

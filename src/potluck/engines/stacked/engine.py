@@ -14,12 +14,12 @@ from potluck.engines.base import Engine, Job, Outcome, Setting
 from potluck.engines.loop import Loop
 from potluck.engines.stacked.cache import Cache
 from potluck.engines.stacked.course import Course
+from potluck.engines.stacked.failure import attempt
 from potluck.engines.stacked.roster import Roster
 from potluck.engines.stacked.team import Team
 from potluck.engines.stacked.teams import grouped, kind
 from potluck.engines.stacked.timetable import Timetable
 from potluck.engines.stacked.track import new_stream
-from potluck.engines.stacked.trial import in_short
 from potluck.metrics.accuracy import Evaluation
 
 _CACHE, _SHARE = 2 << 30, 16
@@ -96,57 +96,56 @@ class Stacked(Engine):
         timetable = Timetable(able, round, self._planning)
         courses = [Course(team, round, timetable, self._roster.rounded(team)) for team in able]
         self._roster.make_room(able)
-        too_large = self._stepped(courses, timetable)
+        unfit = self._step_all(courses, timetable)
+        anew = [job for team in teams if _is_refused(team) for job in team.jobs]
         # Small teams are done first: what they hold is fetched while the others are still at work.
-        done = [course for course in courses if course not in too_large and not _is_refused(course.team)]
+        done = [course for course in courses if course not in unfit and not _is_refused(course.team)]
         done.sort(key=lambda course: course.bytes)
+        too_large = [course.team for course in unfit if not _is_refused(course.team)]
         for course in _fetched(done):
             with course.team.track.working():
                 outcomes = deque(course.outcomes())
             course.team.track.hand_over()
             while outcomes:
                 yield outcomes.popleft()  # whoever has it may let go of what the client held
-        too_large = [course for course in too_large if not _is_refused(course.team)]
-        yield from self._loop.train(round, _in_order(job for team in teams if _is_refused(team) for job in team.jobs))
+        yield from self._loop.train(round, _in_order(anew))
         said = len(self._roster.notes)
-        for course in too_large:
-            for part in self._roster.smaller(course.team) if alone else [course.team]:
+        for team in too_large:
+            for part in self._roster.smaller(team) if alone else [team]:
                 self._roster.free(())
                 yield from self._run(round, [part], alone=True)
-        if too_large and len(teams) > 1 and len(self._roster.notes) == said:
-            self._roster.crowded(teams)  # for each of them fits by itself
+        beside = [team for team in able if not _is_refused(team)]
+        if too_large and len(beside) > 1 and len(self._roster.notes) == said:
+            self._roster.crowded(beside)  # for each of them fits by itself
 
-    def _stepped(self, courses: Sequence[Course], timetable: Timetable) -> list[Course]:
-        """Let teams step in turn, each on its own stream, until all have; those that did not fit into memory."""
+    def _step_all(self, courses: Sequence[Course], timetable: Timetable) -> list[Course]:
+        """Let teams step in turn, each on its own stream; those are given for whom there was not memory enough."""
         running = {course: course.steps() for course in courses}
         begun: set[Course] = set()
-        too_large: list[Course] = []
+        unfit: list[Course] = []
         while running:
             for course in list(running):
-                if _is_refused(course.team):
-                    del running[course]  # for others like these failed
+                if _is_refused(course.team):  # for others like these failed
+                    del running[course]
+                    timetable.leave(course.team)
                     continue
-                made, fits, failure = 0, True, ""
-                try:
+                made = 0
+                with attempt() as tried:
                     if course not in begun:
                         course.team.track.wait()
                         begun.add(course)
                     with course.team.track.working():
                         made = sum(1 for _ in islice(running[course], _IN_TURN))
-                except torch.cuda.OutOfMemoryError:
-                    fits = False  # what the step held is free only after this
-                except RuntimeError as error:
-                    failure = in_short(error)
                 if made < _IN_TURN:
                     del running[course]
-                if failure or not fits:
+                if tried.failure or not tried.fits:
                     timetable.leave(course.team)
-                if failure:
-                    self._roster.leave_alone(course.team, failure)
-                if not fits:
-                    too_large.append(course)
-                    self._roster.free([other.team for other in courses if other not in too_large])
-        return too_large
+                if tried.failure:
+                    self._roster.refuse(course.team, tried.failure)
+                if not tried.fits:
+                    unfit.append(course)
+                    self._roster.free([other.team for other in courses if other not in unfit])
+        return unfit
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 
@@ -169,21 +168,20 @@ class Stacked(Engine):
 
     def _judged(self, team: Team, *, alone: bool = False) -> Iterator[Evaluation]:
         self.setting.check_stop()
-        fits, failure, evaluations = True, "", []
+        if _is_refused(team):
+            yield from self._loop.evaluate(team.jobs)
+            return
+        evaluations: list[Evaluation] = []
         self._roster.make_room([team])
-        try:
+        with attempt() as tried:
             team.track.wait()
             with team.track.working():
                 evaluations = list(team.evaluations())
-        except torch.cuda.OutOfMemoryError:
-            fits = False  # what was held is free only after this
-        except RuntimeError as error:
-            failure = in_short(error)
-        if failure:
-            self._roster.leave_alone(team, failure)
-            evaluations = list(self._loop.evaluate(team.jobs))
         yield from evaluations
-        if not fits:
+        if tried.failure:
+            self._roster.refuse(team, tried.failure)
+            yield from self._judged(team)
+        elif not tried.fits:
             for part in self._roster.smaller(team) if alone else [team]:
                 self._roster.free(())
                 yield from self._judged(part, alone=True)

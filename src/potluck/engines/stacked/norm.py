@@ -56,9 +56,8 @@ class Norms:
 
     def _forward(self, part: _BatchNorm, paths: Mapping[str, str], x: Tensor) -> Tensor:
         part._check_input_dim(x)  # type: ignore[no-untyped-call]  # PyTorch's own
-        mean, variance = part.running_mean, part.running_var
-        if not part.training and mean is not None and variance is not None:
-            return _as_tracked(part, x, mean, variance)
+        if not part.training and not (part.running_mean is None and part.running_var is None):
+            return _as_tracked(part, x)
         weight = self._weights(x)
         self.takes_two |= x.shape[0] // self._samples * x.shape[2:].numel() == 1
         result, mean, variance, _ = _normalized(x, weight, part.weight, part.bias, part.eps)
@@ -98,14 +97,18 @@ class Norms:
         return self.updates.get(path, held)
 
 
-def _as_tracked(part: _BatchNorm, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+def _as_tracked(part: _BatchNorm, x: Tensor) -> Tensor:
     """By running statistics; PyTorch's own takes no stacked images on a GPU whose channels come last in memory."""
+    mean, variance = part.running_mean, part.running_var
+    if mean is None or variance is None:
+        raise ModelError("batch norm tracks either means or variances, and takes both.")
     kind, x = x.dtype, precise(x)
     scale = torch.rsqrt(variance + part.eps)
     scale = scale if part.weight is None else scale * part.weight
-    shift = -mean * scale if part.bias is None else part.bias - mean * scale
     spread = (-1, *(1 for _ in x.shape[2:]))
-    return torch.addcmul(shift.view(spread), x, scale.view(spread)).to(kind)
+    apart = x - mean.view(spread)  # before it is scaled: means may be far from zero
+    shift = torch.zeros_like(scale) if part.bias is None else part.bias
+    return torch.addcmul(shift.view(spread), apart, scale.view(spread)).to(kind)
 
 
 def _normalized(x: Tensor, weight: Tensor, gamma: Tensor | None, beta: Tensor | None, eps: float) -> Norm:

@@ -81,7 +81,7 @@ class Roster:
         received = [algorithm.receive(job.payload, self.setting.task) for job in jobs]
         phases = () if round is None else (*algorithm.adapt(round), *algorithm.phases(round))
         if (reason := resident.refuses(phases, received)) is not None:
-            self._say_alone(jobs, reason)
+            self._say_refused(jobs, reason)
             return [], list(jobs)
         parts = self._parts(len(jobs), self.most(jobs[0]), records=round is not None)
         teams = [self._team(resident, jobs[part], received[part]) for part in parts]
@@ -147,14 +147,15 @@ class Roster:
             "by side: fewer train at the same time from now on."
         )
 
-    def leave_alone(self, team: Team, reason: str) -> None:
+    def refuse(self, team: Team, reason: str) -> None:
         """Let clients like these run on the loop engine from now on, for their step failed where its trial did not."""
         if self._gpu:
             torch.cuda.synchronize(self.setting.device)  # others of them may still be at work in what is given back
         team.resident.refuse(reason)
-        self._say_alone(team.jobs, reason)
+        self._cache.clear()  # which may be theirs; the rest comes from the CPU once more
+        self._say_refused(team.jobs, reason)
 
-    def _say_alone(self, jobs: Sequence[Job], reason: str) -> None:
+    def _say_refused(self, jobs: Sequence[Job], reason: str) -> None:
         first = min(job.client.id for job in jobs)
         self._say(f"clients with the networks of client {first} run on the loop engine, one by one: {reason}.")
 

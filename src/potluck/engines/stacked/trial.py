@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -19,6 +18,7 @@ from potluck.engines.optimizer import Optimizer
 from potluck.engines.randomness import CounterDropout
 from potluck.engines.stacked.capture import Studio
 from potluck.engines.stacked.data import Pool
+from potluck.engines.stacked.failure import in_short
 from potluck.engines.stacked.program import Program, Room
 from potluck.engines.stacked.reading import collect_batch, predict_batch
 from potluck.engines.stacked.schedule import Schedule
@@ -77,12 +77,6 @@ def _in_either(dtype: torch.dtype, trial: Callable[[torch.dtype], T]) -> T:
         except Exception as error:  # whatever a model or a loss may raise
             reason = in_short(error)
     raise NotStackableError(reason)
-
-
-def in_short(error: Exception) -> str:
-    """What PyTorch has to say at its shortest."""
-    first = re.split(r"\.\s|\n", str(error).strip())[0]
-    return f"{type(error).__name__}: {first.rstrip('.')[:240]}"
 
 
 class _Stage:

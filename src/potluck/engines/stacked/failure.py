@@ -1,0 +1,57 @@
+"""What keeps clients from stepping together: too little memory, or what PyTorch cannot do for several at once."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+_log = logging.getLogger("potluck")
+_SHORT = re.compile("out of memory|ALLOC_FAILED")
+"""How libraries, drivers and compilers say that memory is short, who do not know of PyTorch's error for it."""
+
+
+@dataclass
+class Attempt:
+    """How an attempt ended.
+
+    Attributes:
+        fits: Whether there was memory enough.
+        failure: What else went wrong, in short; nothing if it went well.
+    """
+
+    fits: bool = True
+    failure: str = ""
+
+
+@contextmanager
+def attempt() -> Iterator[Attempt]:
+    """Note how what is done meanwhile ends, if for short memory or for something that PyTorch cannot do.
+
+    What it held is free only afterwards. A GPU that no longer works is no matter of memory, nor of stacking.
+    """
+    made = Attempt()
+    try:
+        yield made
+    except RuntimeError as error:
+        if isinstance(error, torch.cuda.OutOfMemoryError) or _SHORT.search(str(error)):
+            made.fits = False
+        elif isinstance(error, getattr(torch, "AcceleratorError", ())):
+            raise
+        else:
+            _log.debug("what clients did together failed:", exc_info=error)
+            made.failure = in_short(error)
+
+
+def in_short(error: Exception) -> str:
+    """What PyTorch has to say at its shortest.
+
+    >>> in_short(RuntimeError("NYI: it is not there yet. Ask others"))
+    'RuntimeError: NYI: it is not there yet'
+    """
+    first = re.split(r"\.\s|\n", str(error).strip())[0]
+    return f"{type(error).__name__}: {first.rstrip('.')[:240]}"
