@@ -21,6 +21,7 @@ from potluck import algorithms, cli
 from potluck.config import RunConfig
 from potluck.data import augment, partitions
 from potluck.report.terminal import result_table
+from potluck.run.folder import RunFolder
 from run import tiny
 
 
@@ -246,6 +247,14 @@ def test_show_of_a_run_under_way(potluck: tiny.Command, tmp_path: Path) -> None:
     assert shown.code == 0
     assert f"{run} is not finished. Go on with it: potluck resume {run}\n" in shown.out
     assert shown.out.startswith(finished.out.split("Accuracy of each")[0])
+    folder = RunFolder.open(run)
+    folder.lock()
+    assert f"{run} is not finished. It is running.\n" in potluck("show", run).out
+    (run / "rounds.jsonl").write_text("")
+    (run / "clients.jsonl").write_text("")
+    assert potluck("show", run).err == f"potluck: {run} has no finished round to show yet. It is running.\n"
+    folder.close()
+    assert f"Go on with it: potluck resume {run}" in potluck("show", run).err
 
 
 def test_help_tells_the_defaults(potluck: tiny.Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def test_the_summary_says_nothing_that_was_not_asked(tmp_path: Path) -> None:
     assert written == made.summary
     assert written["data"] == GIVEN
     assert not {"partition", "models"} & written.keys()
-    assert overview(tmp_path / "run").finished
+    assert not overview(tmp_path / "run").going_on
 
 
 def test_more_rounds_make_a_finished_run_go_on(tmp_path: Path) -> None:

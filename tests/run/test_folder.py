@@ -92,14 +92,17 @@ def test_lock(folder: RunFolder) -> None:
         return process.stdout.readline().rstrip()
 
     with process:
+        assert not folder.is_busy()
         folder.lock()
         folder.lock()  # one's own is no obstacle
+        assert folder.is_busy()
         said = f"{folder.path} is being run by another process: wait for it, or stop it."
         assert lock_in_another_process() == said
         other = RunFolder.open(folder.path)
         with pytest.raises(RunError, match="is being run by another process"):
             other.lock()
         folder.close()
+        assert not folder.is_busy()
         other.lock()
         assert lock_in_another_process() == said
         other.close()

@@ -108,8 +108,8 @@ def show(
     console = console_for()
     console.print(result_table(summaries, {name: run.seconds for name, run in runs.items()}))
     for name, run in runs.items():
-        if not run.finished:
-            say(console, f"{name} is not finished. Go on with it: potluck resume {name}")
+        if run.going_on:
+            say(console, f"{name} is not finished. {run.going_on}")
     if len(paths) == 1:
         console.print(client_table(summaries[str(paths[0])]["client_accuracy"]))
 

@@ -16,11 +16,17 @@ _SHOWN = {"algorithm", "client_accuracy", "bytes_up", "bytes_down", "flops", *ME
 
 @dataclass(frozen=True)
 class Overview:
-    """What is known of a run."""
+    """What is known of a run.
+
+    Attributes:
+        summary: How good it is, and what it cost.
+        seconds: Of all its rounds.
+        going_on: How it goes on; nothing if it is finished.
+    """
 
     summary: dict[str, Any]
     seconds: float
-    finished: bool
+    going_on: str = ""
 
 
 def overview(path: Path) -> Overview:
@@ -37,10 +43,9 @@ def _read(folder: RunFolder) -> Overview:
     seconds = sum(record["seconds"] for record in history.rounds)
     summary = folder.summary()
     if summary is not None and summary.keys() >= _SHOWN:
-        return Overview(summary, seconds, finished=True)
+        return Overview(summary, seconds)
     if summary is not None:
         raise RunError(f"{folder.path / 'summary.json'} is damaged: it is no summary of a run.")
     if not history.rounds:
-        path = folder.path
-        raise RunError(f"{path} has no finished round to show yet. Go on with it: potluck resume {path}")
-    return Overview(summarize(folder.config(), history), seconds, finished=False)
+        raise RunError(f"{folder.path} has no finished round to show yet. {folder.going_on}")
+    return Overview(summarize(folder.config(), history), seconds, folder.going_on)

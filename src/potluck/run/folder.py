@@ -140,6 +140,24 @@ class RunFolder:
         except OSError as error:
             raise RunError(f"cannot write in {self.path}: {error.strerror or error}.") from error
 
+    def is_busy(self) -> bool:
+        """Whether a process is running in this folder, as far as can be seen from here."""
+        try:
+            import fcntl
+
+            with (self.path / ".lock").open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except (ImportError, OSError):  # there is no lock, or none that can be asked for
+            return False
+        return False
+
+    @property
+    def going_on(self) -> str:
+        """How a run that is not finished goes on, for whoever looks at it."""
+        return "It is running." if self.is_busy() else f"Go on with it: potluck resume {self.path}"
+
     def close(self) -> None:
         """Close every open file."""
         for file in (*self._open.values(), *([self._lock] if self._lock else [])):
