@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from rich.console import Console
 
@@ -16,8 +18,8 @@ from potluck.compare.watching import view
 
 EVENTS = (
     {"event": "begin", "round": 1},
-    {"event": "round", "round": 2, "accuracy": 0.5},
-    {"event": "round", "round": 3, "accuracy": None},
+    {"event": "round", "round": 2, "accuracy": 0.5, "validation_accuracy": 0.25},
+    {"event": "round", "round": 3, "accuracy": None, "validation_accuracy": 0.75},
     {"event": "end", "verdict": "done", "text": ""},
 )
 
@@ -51,6 +53,24 @@ def test_bars_on_a_terminal(tmp_path: Path) -> None:
     assert "fd seed 0" in shown
     assert "3/6 rounds" in shown  # of all runs: what was begun elsewhere does not count
     assert "3/3 rounds" in shown
+
+
+@pytest.mark.parametrize(("terminal", "options", "words", "others"), [
+    (True, {}, "rounds 50.00 %", "25.00"), (True, {"score": "validation_accuracy"}, "valid. 25.00 %", "50.00"),
+    (False, {}, ", accuracy 50.00 %", "25.00"),
+    (False, {"score": "validation_accuracy"}, ", validation accuracy 25.00 %", "50.00"),
+])  # fmt: skip
+def test_only_the_score_that_is_asked_for_is_shown(
+    terminal: bool, options: dict[str, Any], words: str, others: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("potluck.compare.watching._EVERY", -1.0)
+    places = place(make_cells(["fd"], [0], {}, settings), tmp_path)
+    console = Console(file=io.StringIO(), record=True, width=200, force_terminal=terminal)
+    with view(console, places, **options) as tell:
+        for event in EVENTS[:2]:
+            tell(places[0], event)
+    shown = console.export_text()
+    assert words in shown and others not in shown
 
 
 def test_jobs_do_not_depend_on_what_is_left() -> None:

@@ -18,8 +18,18 @@ if TYPE_CHECKING:
     from potluck.compare.working import Outcome
 
 
-def carry_out(console: Console, places: Sequence[Place], jobs: int, out: Path) -> dict[Place, Outcome]:
-    """Run what is left to run, and say what went wrong; ends the command if it was stopped."""
+def carry_out(
+    console: Console, places: Sequence[Place], jobs: int, out: Path, *, score: str = "accuracy"
+) -> dict[Place, Outcome]:
+    """Run what is left to run, and say what went wrong; ends the command if it was stopped.
+
+    Args:
+        console: Where to show how it goes.
+        places: The runs.
+        jobs: How many of them side by side.
+        out: Where all of them are.
+        score: Which number of a round is shown.
+    """
     from potluck.compare.running import run_places
     from potluck.compare.watching import view
     from potluck.compare.working import Stop
@@ -33,7 +43,7 @@ def carry_out(console: Console, places: Sequence[Place], jobs: int, out: Path) -
         stop.ask()
         say(console, "Stopping after the steps that are running ...")
 
-    with view(console, left) as tell, stopping(ask):
+    with view(console, left, score) as tell, stopping(ask):
         outcomes = run_places(left, jobs, tell, stop)
     for place, outcome in outcomes.items():
         text = "another process is running it; it is left to that one." if outcome.verdict == "busy" else outcome.text

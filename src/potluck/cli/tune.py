@@ -78,7 +78,7 @@ def tune(
     def run(places: Sequence[Place], heading: str) -> None:
         if not all(each.finished for each in places):
             say(console, f"{heading}.")
-            outcomes = carry_out(console, places, side_by_side, out)
+            outcomes = carry_out(console, places, side_by_side, out, score="validation_accuracy")
             if any(outcome.verdict == "busy" for outcome in outcomes.values()):
                 # What to try next depends on how this one ends.
                 raise BusyRunError(f"another process is tuning in {out}: wait for it, or give another --out.")

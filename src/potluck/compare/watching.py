@@ -17,14 +17,22 @@ from potluck.report.progress import bars_of_rounds
 
 _EVERY = 15.0
 """Seconds between two lines of a run where there is no terminal for bars."""
+_SHORT = {"accuracy": "", "validation_accuracy": "valid. "}
+"""How a score is called beside a bar, where there is little room."""
 _ENDS = {"done": "done", "busy": "left to the process that runs it", "stopped": "stopped", "failed": "failed"}
 
 
 @contextmanager
-def view(console: Console, places: Sequence[Place]) -> Iterator[Tell]:
-    """Show how runs go: bars on a terminal, lines elsewhere."""
+def view(console: Console, places: Sequence[Place], score: str = "accuracy") -> Iterator[Tell]:
+    """Show how runs go: bars on a terminal, lines elsewhere.
+
+    Args:
+        console: Where.
+        places: The runs.
+        score: Which number of a round is shown: ``accuracy`` or ``validation_accuracy``.
+    """
     if not (console.is_terminal or console.is_jupyter):
-        yield _lines(console, places)
+        yield _lines(console, places, score)
         return
     bars = bars_of_rounds(
         console,
@@ -34,10 +42,10 @@ def view(console: Console, places: Sequence[Place]) -> Iterator[Tell]:
         TextColumn("{task.fields[accuracy]}"),
     )
     with bars:
-        yield _bars(bars, places)
+        yield _bars(bars, places, score)
 
 
-def _bars(bars: Progress, places: Sequence[Place]) -> Tell:
+def _bars(bars: Progress, places: Sequence[Place], score: str) -> Tell:
     # Rounds stand for work: what was there before is no progress of this command.
     overall = bars.add_task("all runs", total=sum(place.cell.config.rounds for place in places), unit="rounds",
                             accuracy="")  # fmt: skip
@@ -55,14 +63,14 @@ def _bars(bars: Progress, places: Sequence[Place]) -> Tell:
             rest = {"busy": -before, "stopped": 0}.get(event["verdict"], rounds - before)
             bars.update(overall, advance=rest)
             return
-        accuracy = f"{percent(event['accuracy'])} %" if "accuracy" in event else ""
+        accuracy = f"{_SHORT[score]}{percent(event[score])} %" if score in event else ""
         bars.update(task, completed=event["round"], accuracy=accuracy)
         bars.update(overall, advance=event["round"] - before)
 
     return tell
 
 
-def _lines(console: Console, places: Sequence[Place]) -> Tell:
+def _lines(console: Console, places: Sequence[Place], score: str) -> Tell:
     begin, last, over = time.monotonic(), dict.fromkeys(places, time.monotonic()), 0
 
     def tell(place: Place, event: dict[str, Any]) -> None:
@@ -74,7 +82,7 @@ def _lines(console: Console, places: Sequence[Place]) -> Tell:
             over += event["verdict"] in ("done", "failed")
             said = f"{_ENDS[event['verdict']]}, {over} of {len(places)} runs, {duration(now - begin)}"
         elif now - last[place] > _EVERY:
-            said = f"round {event['round']} of {rounds}, accuracy {percent(event['accuracy'])} %"
+            said = f"round {event['round']} of {rounds}, {score.replace('_', ' ')} {percent(event[score])} %"
         if said:
             last[place] = now
             console.print(f"{place.cell}: {said}", soft_wrap=True, markup=False, highlight=False)

@@ -58,7 +58,8 @@ def run_place(place: Place, tell: Tell, stop: Stop) -> Outcome:
     def watch(event: dict[str, Any]) -> None:
         if event["event"] == "round":
             scores = event["all"] or event["participants"]
-            tell(place, {"event": "round", "round": event["round"], "accuracy": scores["accuracy"]})
+            shown = {name: scores[name] for name in ("accuracy", "validation_accuracy")}
+            tell(place, {"event": "round", "round": event["round"], **shown})
 
     try:
         if place.finished:
