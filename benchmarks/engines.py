@@ -92,11 +92,11 @@ def _compare(method: str, clients: int, batch: int, source: Source, arguments: a
     for name, median in medians.items():
         print(f"  {name:<18}{median:8.3f} s   {medians[base] / median:6.1f} times as fast as {base.split(',')[0]}")
     print(f"  {'arithmetic alone':<18}{flops / speed:8.3f} s   {flops / 1e9:,.0f} GFLOP at {speed / 1e9:,.0f} GFLOP/s")
+    size, rate = traffic(any_run, arguments.rounds), _rate(any_run.device)
+    print(f"  {'memory alone':<18}{size / rate:8.3f} s   {size / 1e9:,.0f} GB at {rate / 1e9:,.0f} GB/s")
     for name, federation in federations.items():
         for note in federation.engine.notes:
             print(f"  {name}: {note}")
-    size, rate = traffic(any_run, arguments.rounds), _rate(any_run.device)
-    print(f"  {'memory alone':<18}{size / rate:8.3f} s   {size / 1e9:,.0f} GB at {rate / 1e9:,.0f} GB/s")
 
 
 def _ways(device: str) -> list[tuple[str, str]]:

@@ -38,6 +38,14 @@ def test_it_ends_with_a_command_that_runs(potluck: tiny.Command, tmp_path: Path)
     assert "differ in more" not in compared.out
 
 
+def test_it_shows_no_test_accuracy(potluck: tiny.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("potluck.compare.watching._EVERY", -1.0)
+    ran = potluck("tune", "pfedes", *FLAGS, "--out", tmp_path / "t")
+    rounds = [line for line in ran.out.splitlines() if ": round " in line]
+    assert ran.code == 0 and rounds
+    assert all(", validation accuracy " in line for line in rounds)
+
+
 BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "method": (("pfedse",), "unknown algorithm 'pfedse': did you mean 'pfedes'?"),
     "space": (("pfedes", "--space", "algorithm.mu"), "--space 'algorithm.mu' is neither"),

@@ -64,8 +64,8 @@ def run_place(place: Place, tell: Tell, stop: Stop) -> Outcome:
     try:
         if place.finished:
             return Outcome("done")
-        if begun:
-            _refuse_busy(place)
+        if begun and RunFolder.open(place.path).is_busy():  # before anything is loaded
+            return Outcome("busy")
         federation = make_federation(place.cell.config, place.path)
         problems = federation.restore() if begun else []
         tell(place, {"event": "begin", "round": federation.rounds})
@@ -85,10 +85,3 @@ def run_place(place: Place, tell: Tell, stop: Stop) -> Outcome:
     except Exception as error:  # memory of a GPU that ran out, or an algorithm of one's own: the others go on
         traceback.print_exc()
         return Outcome("failed", f"{type(error).__name__}: {error}")
-
-
-def _refuse_busy(place: Place) -> None:
-    """Raise before anything is loaded if another process runs this cell."""
-    folder = RunFolder.open(place.path)
-    folder.lock()
-    folder.close()
