@@ -318,3 +318,14 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
     source = str(Path(package.__file__).parents[1])
     said = subprocess.check_output([sys.executable, "-c", code], text=True, env={"PYTHONPATH": source})
     assert said == "[]\n"
+
+
+def test_a_run_loads_nothing_that_only_reports_need(tmp_path: Path) -> None:
+    command = ["run", "standalone", "--clients", "50", "--models", "cnn-5", "--rounds", "1", "--fraction", "0.02"]
+    code = (
+        f"import sys\nfrom potluck.cli import main\nsys.argv[1:] = {[*command, '--out', str(tmp_path / 'run')]!r}\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "print([name for name in ('scipy', 'matplotlib', 'sklearn', 'jinja2.environment') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from potluck import algorithms
-from potluck.errors import ConfigError
+from potluck.errors import PotluckError
 from potluck.run.folder import RunFolder
 from results import made
 from run import tiny
@@ -60,12 +60,12 @@ def test_a_page_of_the_same_runs_is_written_or_why_it_is_not(
     assert ran.code == 0 and (tmp_path / "c/report.html").is_file()
     assert f"Written to {tmp_path / 'c/report.html'}" in ran.out.replace("\n", "")
 
-    def missing() -> None:
-        raise ConfigError("figures need more.")
+    def failing(*_: object, **__: object) -> None:
+        raise PotluckError("there is no room.")
 
-    monkeypatch.setattr("potluck.report.figures.base.require_drawing", missing)
+    monkeypatch.setattr("potluck.report.page.write_report", failing)
     ran = potluck(*command)
-    assert ran.code == 0 and "No page with figures: figures need more." in ran.out
+    assert ran.code == 0 and "No page with figures: there is no room." in ran.out
 
 
 def test_a_grid_grows(potluck: tiny.Command, tmp_path: Path) -> None:

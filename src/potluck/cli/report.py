@@ -38,9 +38,6 @@ def write_page(
     console: Console, paths: Sequence[Path], out: Path | None, *, data_dir: str | None = None, quick: bool = False
 ) -> None:
     """Write the report of runs, and say where it is."""
-    from potluck.report.figures.base import require_drawing
-
-    require_drawing()
     from potluck.report.page import write_report
 
     with console.status("reading") as status:

@@ -84,7 +84,7 @@ class History:
     def plot(self, x: str = "rounds") -> Figure:
         """A figure of accuracy over ``x``: rounds, bytes, flops or seconds; ``.savefig("accuracy.pdf")`` keeps it.
 
-        It needs the extra ``report``. In a notebook, a history shows its table and its curve by itself.
+        In a notebook, a history shows its table and its curve by itself.
         """
         from potluck.report.figures.history import history_figure
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from potluck.data import sources
-from potluck.errors import ConfigError, RunError
+from potluck.errors import RunError
 from potluck.report.figures.base import NoFigureError, Plot
 from potluck.report.figures.boxes import box_plot
 from potluck.report.figures.differences import differences_plot
@@ -235,12 +234,3 @@ def test_a_place_that_cannot_be_written(light: None, potluck: tiny.Command, tmp_
     said = potluck("report", made.run(tmp_path / "a"), "--quick", "--out", tmp_path / "file")
     assert said.code == 2
     assert "cannot write" in said.err
-
-
-def test_without_the_extra(potluck: tiny.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    said = potluck("report", made.run(tmp_path / "a"))
-    assert said.code == 2
-    assert "pip install 'potluck-fl[report]'" in said.err
-    with pytest.raises(ConfigError):
-        write_report([tmp_path / "a"])

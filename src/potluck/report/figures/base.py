@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from potluck.errors import ConfigError, PotluckError
+from potluck.errors import PotluckError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,15 +31,3 @@ class Plot:
 
 class NoFigureError(PotluckError):
     """A figure cannot be made of what there is; the message says why in one line."""
-
-
-def require_drawing() -> None:
-    """Say how to get what draws, where it is missing."""
-    try:
-        import jinja2  # noqa: F401 (asked for here, so that nothing is half done before it is missed)
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(
-            f"reports and figures need {error.name}, which is not installed. Get what they need with: "
-            "pip install 'potluck-fl[report]' (or: pip install matplotlib scipy scikit-learn jinja2)."
-        ) from error

@@ -107,10 +107,8 @@ def _samples(federation: Federation) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def _tsne(features: np.ndarray) -> np.ndarray:
-    try:
-        from sklearn.manifold import TSNE
-    except ImportError as error:
-        raise NoFigureError("scikit-learn is not installed: pip install 'potluck-fl[report]'") from error
+    from sklearn.manifold import TSNE
+
     perplexity = min(30.0, (len(features) - 1) / 3)
     places: np.ndarray = TSNE(perplexity=perplexity, init="pca", random_state=0, max_iter=500).fit_transform(features)
     return places

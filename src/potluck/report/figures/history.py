@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from potluck.errors import ConfigError
 from potluck.metrics.protocol import MEANING
 from potluck.report.figures.axes import write_ticks, x_axis
-from potluck.report.figures.base import require_drawing
 from potluck.report.figures.style import drawing, legend_below, look, sheet
 from potluck.report.format import percent
 
@@ -27,7 +26,6 @@ _LINES = {
 
 def history_figure(history: History, x: str = "rounds") -> Figure:
     """Accuracy over ``x``, which is rounds, bytes, flops or seconds: of participants, of all clients, in validation."""
-    require_drawing()
     axis = x_axis(x)
     if x == "epochs":
         raise ConfigError("a history does not know of local epochs: draw it over rounds, bytes, flops or seconds.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from potluck import __version__
 from potluck.errors import RunError
-from potluck.report.figures.base import Plot, require_drawing
+from potluck.report.figures.base import Plot
 from potluck.report.figures.opened import Opened
 from potluck.report.figures.style import drawing
 from potluck.report.page import content
@@ -49,7 +49,6 @@ def write_report(
         warn: Told what a reader must know: what was left out, and where runs differ in more than the method.
         tell: Told what is being done.
     """
-    require_drawing()
     folders = [Path(path) for path in paths]
     tell("reading")
     results, problems = read_runs(folders)
