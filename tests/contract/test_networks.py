@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -192,3 +194,42 @@ def test_call_on_received_weights_changes_nothing() -> None:
     assert all(torch.equal(kept[path], tensor) for path, tensor in received.items())
     assert all(torch.equal(before[path], tensor) for path, tensor in net.state().items())
     assert net.modules["body"].training
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(3), nn.BatchNorm1d(3, momentum=None),
+                                   nn.InstanceNorm1d(4, track_running_stats=True)])  # fmt: skip
+def test_untracked_computes_the_same_and_keeps_running_statistics(layer: nn.Module, training: bool) -> None:
+    shape = (5, 4, 3) if isinstance(layer, nn.InstanceNorm1d) else (5, 3)
+    one, other = (
+        Networks({"body": nn.Sequential(copy.deepcopy(layer).train(training)), "head": nn.Identity()}) for _ in range(2)
+    )
+    x, before = torch.randn(*shape) + 1, one.state()
+    with one.untracked():
+        output = one(x)
+    assert torch.equal(output, other(x))
+    assert all(torch.equal(before[path], tensor) for path, tensor in one.state().items())
+    one(x)
+    assert all(torch.equal(tensor, one.state()[path]) for path, tensor in other.state().items())
+    assert any(not torch.equal(before[path], tensor) for path, tensor in one.state().items()) == training
+
+
+def test_statistics_are_tracked_again_after_an_error() -> None:
+    norm = nn.BatchNorm1d(3)
+    with pytest.raises(ValueError, match="anything"), Networks({"body": norm}).untracked():
+        raise ValueError("anything")
+    assert norm.track_running_stats
+
+
+@pytest.mark.parametrize("tracked", [None, 0, 1, 2])
+def test_each_tracks_one_batch_or_all(tracked: int | None) -> None:
+    one, other = (Networks({"body": nn.BatchNorm1d(3), "head": nn.Linear(3, 2)}) for _ in range(2))
+    other.load(one.state())
+    batches = [torch.randn(5, 3) + number for number in range(3)]
+    outputs = one.each(*batches, tracked=tracked)
+    for number, x in enumerate(batches):
+        assert torch.equal(outputs[number], other(x))
+    fresh = nn.BatchNorm1d(3)
+    for x in batches if tracked is None else batches[tracked : tracked + 1]:
+        fresh(x)
+    assert all(torch.equal(tensor, one.state()[f"body.{path}"]) for path, tensor in fresh.named_buffers())

@@ -72,8 +72,8 @@ class PFedES(Algorithm):
         )
 
     def model_loss(self, net: Networks, batch: Batch, received: Received) -> Tensor:
-        """Equation 6: both inputs, weighted."""
-        enhanced, original = net.each(net.extractor(batch.x), batch.x)
+        """Equation 6: both inputs, weighted; batch norm's running statistics are those of the original data."""
+        enhanced, original = net.each(net.extractor(batch.x), batch.x, tracked=1)
         return self.mu * batch.cross_entropy(enhanced) + (1 - self.mu) * batch.cross_entropy(original)
 
     def extractor_loss(self, net: Networks, batch: Batch, received: Received) -> Tensor:

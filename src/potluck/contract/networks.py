@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from potluck.contract.apart import keeps_samples_apart
 from potluck.contract.task import Task
@@ -79,14 +82,39 @@ class Networks:
         """The client's own model: ``head(body(x))``."""
         return self.head(self.body(x))
 
-    def each(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+    def each(self, *inputs: Tensor, tracked: int | None = None) -> tuple[Tensor, ...]:
         """The client's own model for each of several batches.
 
         On a GPU in one pass, which takes less time than several, if samples are known not to meet in the model.
+
+        Args:
+            *inputs: The batches.
+            tracked: Which of them alone updates the running statistics of batch norm; by default each does.
         """
         if inputs[0].device.type in _JOINING and keeps_samples_apart(self.modules["body"], self.modules["head"]):
             return torch.split(self(torch.cat(inputs)), [len(x) for x in inputs])
-        return tuple(self(x) for x in inputs)
+        outputs = []
+        for number, x in enumerate(inputs):
+            with nullcontext() if tracked in (None, number) else self.untracked():
+                outputs.append(self(x))
+        return tuple(outputs)
+
+    @contextmanager
+    def untracked(self) -> Iterator[None]:
+        """While active, no batch norm of these networks updates its running statistics.
+
+        In train mode it still normalises by the statistics of the batch.
+        """
+        with ExitStack() as afterwards:
+            for part in (part for module in self.modules.values() for part in module.modules()):
+                if isinstance(part, _BatchNorm):
+                    afterwards.callback(setattr, part, "track_running_stats", part.track_running_stats)
+                    part.track_running_stats = False
+                elif isinstance(part, _InstanceNorm):
+                    # Without tracking it would normalise by the batch in eval mode too.
+                    afterwards.callback(setattr, part, "momentum", part.momentum)
+                    part.momentum = 0.0
+            yield
 
     def call(self, name: str, *inputs: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
         """Run the network ``name`` on ``weights`` (``name.path``), for example on received ones.

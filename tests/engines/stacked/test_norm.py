@@ -89,6 +89,23 @@ def test_it_computes_what_batch_norm_does_on_the_samples_that_count(
     assert all(torch.isfinite(tensor).all() for tensor in (*gradients, *buffers.values()))
 
 
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_an_untracked_pass_leaves_no_statistics(momentum: float | None) -> None:
+    template = Template({"body": layer(nn.BatchNorm1d, momentum, True, True), "head": nn.Identity()}, Task((1,), 2))
+    template.train(("body",))
+    first, second, weight = torch.randn(ALL, CHANNELS).double(), torch.randn(ALL, CHANNELS).double(), torch.ones(ALL)
+
+    def run(*inputs: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        with template.norms.seeing(weight.double()) as norms:
+            return template.networks(template.own).each(*inputs, tracked=len(inputs) - 1), norms.updates
+
+    (other, output), updates = run(first, second)
+    (alone,), expected = run(second)
+    assert updates.keys() == expected.keys() == {f"body.{path}" for path, _ in nn.BatchNorm1d(1).named_buffers()}
+    assert all(torch.equal(updates[path], tensor) for path, tensor in expected.items())
+    assert torch.equal(output, alone) and torch.equal(other, run(first)[0][0])
+
+
 def test_a_network_called_with_several_times_the_batch_repeats_the_weights() -> None:
     net = layer(nn.BatchNorm1d, 0.1, True, True)
     x = torch.randn(1, 2 * ALL, CHANNELS).double()
