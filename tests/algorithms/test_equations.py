@@ -114,8 +114,9 @@ def test_pfedafm(
         literal.MixedClient(c.body, c.head, c.params, c.x, c.y, lambda p, x: flat_layer(p, x, "extractor.1"))
         for c in twin.literal
     ]
+    # Equation 6 gives alpha a learning rate and nothing else.
     expected = literal.pfedafm(
-        clients, twin.cohorts, twin.batches(2, 2), rule(), rule(0.5), twin.server, clamp=mixing == "bounded",
+        clients, twin.cohorts, twin.batches(2, 2), rule(), literal.Rule(0.5), twin.server, clamp=mixing == "bounded",
         training=training, aggregation="last" if aggregation == "last" else "average",
     )  # fmt: skip
     twin.compare(*expected)

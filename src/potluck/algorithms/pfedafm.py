@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
@@ -35,12 +36,16 @@ class PFedAFM(Algorithm):
     starts at 1, and the shared small extractor G (CNN-5 without its head). A round is iterative training:
 
     1. G is frozen as received. Model and alpha_k learn from the mixed features by
-       ``CE(head(alpha * F_ex(x) + (1 - alpha) * G(x)), y)`` (equations 2 to 6).
-    2. The head is frozen as trained. G learns by ``CE(head(G(x)), y)`` (equations 7 to 10).
+       ``CE(head(alpha * F_ex(x) + (1 - alpha) * G(x)), y)`` (equations 2 to 6). Equation 6 gives alpha a learning rate
+       and nothing else: the run's momentum, weight decay and clipping do not apply to it.
+    2. The head is frozen as trained in step 1 (equation 8; Algorithm 1 prints that of the round before). G learns by
+       ``CE(head(G(x)), y)`` (equations 7 to 10).
 
-    The server averages G, weighted by samples (11). A client predicts with the mixture, and G as it last received it.
+    The server averages G, weighted by samples (11). A client predicts with the mixture, and G as the server sent it at
+    the start of the round; Algorithm 1 ends with the average made after the last round.
     ``training = "end-to-end"`` trains everything at once by the loss of step 1, which the paper argues against.
-    ``aggregation = "last"`` is what the released code computes: the G of the cohort's last client, not the average.
+    ``aggregation = "last"`` takes the G of the cohort's last client (by id), not the average, as the released code does
+    by mistake. There clients also hand alpha on to each other, one after another; here each keeps its own.
     """
 
     name: ClassVar[str] = "pfedafm"
@@ -55,7 +60,12 @@ class PFedAFM(Algorithm):
     needs: ClassVar[frozenset[Need]] = frozenset({"equal width"})
     shared: ClassVar[tuple[str, ...]] = ("extractor",)
 
-    mixer_learning_rate: float = setting(0.1, "learning rate of the mixing vector", gt=0, paper="0.001, 0.01, 0.1, 1")
+    mixer_learning_rate: float = setting(
+        0.1,
+        "learning rate of the mixing vector (eta_alpha)",
+        gt=0,
+        paper="0.001, 0.01, 0.1, 1; code: 0.1 for equal models, 0.01 for unlike ones",
+    )
     mixing: Literal["bounded", "free"] = setting(
         "bounded", "whether the mixing vector is kept between 0 and 1", paper="not said; code: bounded"
     )
@@ -85,7 +95,8 @@ class PFedAFM(Algorithm):
     def phases(self, round: Round) -> Sequence[Phase]:
         """Step 1 and step 2."""
         project = between_0_and_1 if self.mixing == "bounded" else None
-        mixer = Group(("mixer",), learning_rate=self.mixer_learning_rate, project=project)
+        rate = self.mixer_learning_rate
+        mixer = Group(("mixer",), rate, momentum=0.0, weight_decay=0.0, clip_norm=math.inf, project=project)
         if self.training == "end-to-end":
             return (Phase(train=("body", "head", mixer, Group(("extractor",))), loss=self.mixed_loss),)
         return (

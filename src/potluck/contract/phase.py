@@ -42,7 +42,7 @@ class Group:
         learning_rate: Step size.
         momentum: Momentum of SGD.
         weight_decay: Weight decay.
-        clip_norm: Largest norm of the group's gradient.
+        clip_norm: Largest norm of the group's gradient; ``math.inf`` to not clip.
         project: Applied to every parameter after each step, for example ``lambda w: w.clamp(0, 1)``.
     """
 
