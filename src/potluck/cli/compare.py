@@ -41,7 +41,9 @@ def compare(
             help="Values to try of a setting; repeatable. algorithm.mu is of all that have it, pfedes.mu of one.",
         ),
     ] = None,
-    baseline: Annotated[str | None, typer.Option(help=r"Compare all to this one. \[default: the first]")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help=r"Compare all to this one. \[default: standalone, else the first]")
+    ] = None,
     protocol: Annotated[
         str, typer.Option(help="Accuracy of: all-last, all-best-validation, participants-best, which is papers.")
     ] = "all-last",
@@ -96,7 +98,7 @@ def compare(
         raise RunError(f"there is no run to compare: {' '.join(problems)}")
     if not kinds:
         results = _in_usual_order(results)
-    baseline = _finished(console, baseline or next(iter(kinds), None), results)
+    baseline = _finished(console, baseline or _usual_baseline(kinds), results)
     # What --set says to one method alone differs on purpose; what it says to all is in older runs perhaps not so.
     own = (key for text in given["sets"] or [] if "." in (key := text.partition("=")[0].strip()))
     meant = {key.rpartition(".")[2] for key in (*varied, *own)}
@@ -127,6 +129,13 @@ def _in_usual_order(results: Sequence[RunResult]) -> list[RunResult]:
 
     order = known()
     return sorted(results, key=lambda run: order.index(run.algorithm) if run.algorithm in order else len(order))
+
+
+def _usual_baseline(kinds: Sequence[str]) -> str | None:
+    """Standalone if it is one of the methods that were named, and else the first of them."""
+    from potluck.compare.gains import BASELINE
+
+    return BASELINE if BASELINE in kinds else next(iter(kinds), None)
 
 
 def _finished(console: Console, baseline: str | None, results: Sequence[RunResult]) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from potluck.compare.costs import Cost, cost_to, mean_cost, total_cost
+from potluck.compare.gains import BASELINE, Gains, gains, named
 from potluck.compare.pairing import differences
 from potluck.errors import ConfigError, nearest
 from potluck.metrics.protocol import MEANING
@@ -27,6 +28,7 @@ class Row:
         accuracy: Mean, deviation and interval over seeds.
         difference: From the baseline, paired over clients; None for the baseline itself and where nothing pairs.
         p: The test's, corrected for the number of comparisons.
+        gains: How many clients gain and lose, in the last round; None as for the difference.
         total: Costs of a whole run, mean over seeds.
         to_target: Costs up to the target; None unless all seeds reached it.
         reached: How many seeds reached the target.
@@ -36,6 +38,7 @@ class Row:
     accuracy: Interval
     difference: Paired | None
     p: float | None
+    gains: Gains | None
     total: Cost
     to_target: Cost | None
     reached: int
@@ -77,7 +80,8 @@ def compare_runs(
 
     Args:
         results: Runs, as :func:`potluck.results.read_runs` gives them.
-        baseline: A method, with its settings if there are several of it; by default the first.
+        baseline: A method, with its settings if there are several of it; by default Standalone, and
+            without it the first.
         protocol: A name of :data:`potluck.metrics.protocol.MEANING`, or ``papers``.
         target: Costs are counted up to this accuracy too; by default what every seed of the
             baseline reaches, in whole percent.
@@ -109,7 +113,8 @@ def compare_runs(
         whole = [cost for cost in reached if cost is not None]
         to_target = mean_cost(whole) if len(whole) == len(group.runs) else None
         total = mean_cost([total_cost(run) for run in group.runs])
-        rows.append(Row(group, accuracy, difference, p, total, to_target, len(whole)))
+        helped = gains(group, base) if group is not base else None
+        rows.append(Row(group, accuracy, difference, p, helped, total, to_target, len(whole)))
     return Comparison(protocol, test, base.name, target, reason, rows, warnings)
 
 
@@ -140,12 +145,9 @@ def _own_target(accuracies: Iterable[float | None]) -> float | None:
 
 
 def _baseline(found: Sequence[Group], name: str | None) -> Group:
-    if name is None:
-        return found[0]
-    for group in found:
-        if name.lower() in (group.name.lower(), group.algorithm):
-            return group
-    raise ConfigError(nearest(name, [group.name for group in found], "baseline"))
+    if name is not None:
+        return named(found, name)
+    return next((group for group in found if group.algorithm == BASELINE), found[0])
 
 
 def _warnings(results: Sequence[RunResult], finished: Sequence[RunResult], compared: Collection[str]) -> list[str]:

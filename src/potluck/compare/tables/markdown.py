@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from potluck.compare.comparing import Comparison
+from potluck.compare.tables.gains import gain_heading, gain_lines
 from potluck.compare.tables.words import lines, notes, target_name
 
 
 def markdown(comparison: Comparison) -> str:
-    """A table, then what it shows, then warnings; the best accuracy is bold."""
+    """A table, then who gains, what it shows, and warnings; the best accuracy is bold."""
     to = target_name(comparison)
     headings = ["method", "seeds", "accuracy (%)", "95 % interval", "difference", "p", "bytes", "FLOP",
                 f"bytes to {to}", f"FLOP to {to}"]  # fmt: skip
@@ -19,6 +20,9 @@ def markdown(comparison: Comparison) -> str:
     table = ["| " + " | ".join(row) + " |" for row in rows]
     said = [f"- {_escape(note)}" for note in notes(comparison)]
     said += [f"- **Note.** {_escape(warning)}" for warning in comparison.warnings]
+    helped = [f"- {_escape(line)}" for line in gain_lines(comparison)]
+    if helped:
+        said = [_escape(gain_heading(comparison)), "", *helped, "", *said]
     return "\n".join([*table, "", *said]) + "\n"
 
 

@@ -40,7 +40,7 @@ def csv(comparison: Comparison) -> str:
 
 
 def _values(row: Row) -> dict[str, Any]:
-    accuracy, difference, target = row.accuracy, row.difference, row.to_target
+    accuracy, difference, target, gains = row.accuracy, row.difference, row.to_target, row.gains
     return {
         "method": row.group.name,
         "algorithm": row.group.algorithm,
@@ -54,6 +54,14 @@ def _values(row: Row) -> dict[str, Any]:
         "clients": difference.count if difference else None,
         "p": difference.p if difference else None,
         "p_holm": row.p,
+        "paired_clients": gains.count if gains else None,
+        "gain": gains.gain if gains else None,
+        "lose": gains.lose if gains else None,
+        "equal": gains.equal if gains else None,
+        "mean_change": gains.mean if gains else None,
+        "median_change": gains.median if gains else None,
+        "worst_change": gains.worst if gains else None,
+        "best_change": gains.best if gains else None,
         "rounds": row.total.rounds,
         "bytes": row.total.bytes,
         "flops": row.total.flops,

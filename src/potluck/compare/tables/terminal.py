@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from potluck.compare.comparing import Comparison
+from potluck.compare.tables.gains import gain_heading, gain_lines
 from potluck.compare.tables.words import lines, notes, target_name
 from potluck.metrics.protocol import MEANING
 from potluck.report.tables import plain_table
@@ -32,6 +33,10 @@ def show(console: Console, comparison: Comparison) -> None:
             f"{line.target_bytes}\n{line.target_flops}",
         )
     console.print(table)
+    if helped := gain_lines(comparison):
+        console.print(gain_heading(comparison), markup=False, highlight=False)
+        for sentence in helped:
+            console.print(sentence, markup=False, highlight=False)
     for note in notes(comparison):
         console.print(note, style="dim", markup=False, highlight=False)
     for warning in comparison.warnings:
