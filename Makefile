@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 DEMO := --data fashion-mnist-10k --partition pathological:2 --clients 10 --models cnn-1..5 --rounds 20 --seed 0
 
-.PHONY: help install dev demo bench bench-data bench-report lint types check format test clean
+.PHONY: help install dev demo bench bench-data bench-report lint types check format test test-attack clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ format: dev ## format the code, and mend what can be mended by rule
 
 test: check ## lint, types, then all tests and the examples in the docstrings
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+test-attack: dev ## damage files, interfere with runs, kill them, send what no client would: minutes, not part of test
+	PYTHONPATH=tests $(BIN)/python -m attack
 
 clean: ## remove the environment, caches and builds; results in runs/ stay
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -12,6 +12,9 @@ from potluck.engines.stacked.roster import Roster
 from potluck.engines.stacked.team import Team
 from run import tiny
 
+collect_ignore = ["attack"]
+"""Takes minutes, and has its own command: ``make test-attack``."""
+
 # Several workers of pytest share the cores; and one thread adds up in one order.
 torch.set_num_threads(1)
 

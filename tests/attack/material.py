@@ -1,0 +1,62 @@
+"""What is attacked: small data, and runs on them that are made once and copied for every case."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+_FOLDER = "POTLUCK_ATTACK_FOLDER"
+
+
+def session() -> Path:
+    """The folder of this attack, which goes when it is over."""
+    return Path(os.environ[_FOLDER])
+
+
+def new_session() -> Path:
+    """Make that folder."""
+    os.environ[_FOLDER] = tempfile.mkdtemp(prefix="potluck-attack-")
+    return session()
+
+
+def once(name: str, make: Callable[[Path], object]) -> Path:
+    """What ``make`` makes at the path that it is given; made by the first process that asks, and not to be changed."""
+    folder = session() / "made"
+    folder.mkdir(exist_ok=True)
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / f"{name}.done").exists():
+            make(folder / name)
+            (folder / f"{name}.done").touch()
+    return folder / name
+
+
+def copy_of(folder: Path, into: Path) -> Path:
+    """A copy to be damaged; links stay links."""
+    return Path(shutil.copytree(folder, into, symlinks=True))
+
+
+def arrays(seed: int = 0, samples: int = 480) -> dict[str, np.ndarray]:
+    """Images of 1x8x8 in 4 classes that can be told apart."""
+    draws = np.random.default_rng(seed)
+    y = np.arange(samples) % 4
+    x = draws.integers(0, 120, (samples, 8, 8), dtype=np.uint8)
+    x[np.arange(samples), y * 2] += 100
+    return {"x": x, "y": y}
+
+
+def data() -> Path:
+    """Those images as a file."""
+
+    def make(path: Path) -> None:
+        with path.open("wb") as file:
+            images = arrays()
+            np.savez(file, x=images["x"], y=images["y"])
+
+    return once("data.npz", make)
