@@ -25,11 +25,15 @@ class FedClassAvg(Algorithm):
     ``contrast(F(x'), F(x''), y) + CE(C_k(F(x')), y) + rho * ||w_Ck - w_C||``, on two augmented views x' and x'' of each
     sample: a supervised contrastive loss on the representations F (here ``body``), cross-entropy on the first view, and
     the L2 distance of the classifier from the received one (equation 5; not squared). The server averages classifiers,
-    weighted by samples (3). Each of the three can be left out: ``contrast = "off"``, ``rho = 0``,
+    weighted by training samples (3). Each of the three can be left out: ``contrast = "off"``, ``rho = 0``,
     ``averaging = false``.
 
+    Algorithm 1 makes the clients' models and does not say what the first w_C is: here the server draws it, and it
+    replaces every client's own classifier in round 1. Nobody trains before round 1.
+
     ``contrast = "release"`` is the scale of the released code: representations as they are, a temperature of 100, and
-    the loss multiplied by 100 / 0.07. ``share = "all"`` averages whole models, the paper's "+weight" rows.
+    the loss multiplied by 100 / 0.07. It is not all of that code, which takes representations before the last ReLU,
+    where here a body ends in it. ``share = "all"`` averages whole models, the paper's "+weight" rows.
     The paper's optimiser is Adam with betas (0.5, 0.999), and its views are the augmentation ``two-views``.
     """
 
@@ -51,7 +55,9 @@ class FedClassAvg(Algorithm):
         "the contrastive loss: on vectors of length 1, as released, or none",
         paper="not said; code: release",
     )
-    temperature: float = setting(0.07, "temperature of the normalised contrastive loss", gt=0)
+    temperature: float = setting(
+        0.07, "temperature of the normalised contrastive loss", gt=0, paper="not said; code: 100, and 0.07 as its base"
+    )
     averaging: bool = setting(True, "whether classifiers are averaged; without, nothing travels", paper="true")
     share: Literal["classifier", "all"] = setting(
         "classifier", "what is averaged; all needs equal models", paper="classifier; all in the rows +weight"

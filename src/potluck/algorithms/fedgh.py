@@ -22,10 +22,12 @@ class FedGH(Algorithm):
     """A generalized global header for unlike feature extractors.
 
     A client replaces its header by the global one, trains its whole model, and sends the mean representation of each
-    of its classes, over all its training samples as they are (equation 4), with the class's label. The server trains
-    the global header on these pairs by plain gradient descent (equation 5): in the order of clients and labels, one
+    of its classes, over all its training samples as they are (equation 3), with the class's label. The server trains
+    the global header on these pairs by plain gradient descent (equation 4): in the order of clients and labels, one
     step for each, or one step for each client on all of its pairs. A client predicts with the header that it trained.
 
+    The run's momentum, weight decay, clip_norm and schedule do not reach the server's steps. Their rate,
+    ``header_learning_rate``, matters, though the paper's Figure 5 finds no influence: it is the setting to tune.
     A class that no client of a round has is pushed down by the others' steps and otherwise left alone. (In the
     released code the server's optimiser holds another network, so that its header stays as it was drawn.)
     """
@@ -42,10 +44,14 @@ class FedGH(Algorithm):
     shared: ClassVar[tuple[str, ...]] = ("head",)
     collects: ClassVar[Literal["train"]] = "train"
 
-    header_learning_rate: float = setting(0.01, "learning rate of the server's training", gt=0, paper="0.01")
+    header_learning_rate: float = setting(
+        0.01, "learning rate of the server's training", gt=0, paper="0.01; 0.001 to 1 in its Figure 5"
+    )
     header_passes: int = setting(1, "how often the server goes over what it received", ge=1, paper="1")
     header_step: Literal["representation", "client"] = setting(
-        "representation", "what the server takes a step on: one mean representation, or all of a client", paper="both"
+        "representation",
+        "what the server takes a step on: one mean representation, or all of a client",
+        paper='representation; client is called "necessary" for many clients or classes, not said for which tables',
     )
 
     def server_networks(self, task: Task) -> dict[str, nn.Module]:
@@ -67,7 +73,7 @@ class FedGH(Algorithm):
         check_class_means(upload, task.common_width(), task.classes, state["head.weight"].dtype)
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
-        """Train the global header (equation 5)."""
+        """Train the global header (equation 4)."""
         weight, bias = state["head.weight"], state["head.bias"]
         for _ in range(self.header_passes):
             for inputs, labels in self._steps(uploads):

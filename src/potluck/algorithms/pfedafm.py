@@ -41,8 +41,8 @@ class PFedAFM(Algorithm):
     2. The head is frozen as trained in step 1 (equation 8; Algorithm 1 prints that of the round before). G learns by
        ``CE(head(G(x)), y)`` (equations 7 to 10).
 
-    The server averages G, weighted by samples (11). A client predicts with the mixture, and G as the server sent it at
-    the start of the round; Algorithm 1 ends with the average made after the last round.
+    The server averages G, weighted by training samples (11). A client predicts with the mixture, and G as the server
+    sent it at the start of the round; Algorithm 1 ends with the average made after the last round.
     ``training = "end-to-end"`` trains everything at once by the loss of step 1, which the paper argues against.
     ``aggregation = "last"`` takes the G of the cohort's last client (by id), not the average, as the released code does
     by mistake. There clients also hand alpha on to each other, one after another; here each keeps its own.
