@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from potluck.client import Architecture, Client, as_examples, as_tensor
 from potluck.data.examples import Examples
 from potluck.errors import DataError, ModelError, PotluckError
+from potluck.federation import Federation
 
 X, Y = torch.arange(12.0).reshape(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])
 
@@ -163,3 +165,31 @@ def test_a_numbered_copy_shares_the_data_and_knows_no_federation() -> None:
     assert copied.architecture is client.architecture
     with pytest.raises(PotluckError, match="has not joined"):
         copied.predict(X)
+
+
+class Sequences(nn.Module):
+    """Reads a sequence, and answers by its last state."""
+
+    def __init__(self, kind: Callable[..., nn.Module]) -> None:
+        super().__init__()
+        self.reads = kind(3, 4, batch_first=True)
+        self.answers = torch.nn.utils.weight_norm(nn.Linear(4, 4))
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.head(self.answers(self.reads(x)[0][:, -1]))
+        return output
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("engine", ["loop", "stacked"])
+def test_equal_recurrent_networks_are_averaged(kind: Callable[..., nn.Module], engine: str) -> None:
+    x, y = torch.randn(12, 5, 3), torch.arange(12) % 2
+    clients = [Client(Sequences(kind), (x, y), (x, y)) for _ in range(2)]
+    assert clients[0].architecture.key == clients[1].architecture.key
+    history = Federation("fedavg", clients, device="cpu", engine=engine, epochs=1).run(2)
+    assert history.summary["all_last"] is not None
+    held = [client.networks()["body"].state_dict() for client in clients]
+    assert all(torch.isfinite(tensor).all() for state in held for tensor in state.values())
+    assert clients[0].logits(x).shape == (12, 2)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from potluck.data.examples import Examples
 from potluck.errors import DataError, ModelError, PotluckError
+from potluck.models.copying import copy_of
 from potluck.models.fingerprint import fingerprint
 
 if TYPE_CHECKING:
@@ -45,10 +46,10 @@ class Architecture:
                 "with all others: thaw it, or make it a buffer (register_buffer), which no training changes."
             )
         try:
-            kept = copy.deepcopy(model)
+            kept = copy_of(model)
         except Exception as error:
             raise ModelError(f"the model cannot be copied: {type(error).__name__}: {error}") from error
-        return cls(fingerprint(kept), lambda: copy.deepcopy(kept))
+        return cls(fingerprint(kept), lambda: copy_of(kept))
 
 
 class Client:

@@ -17,8 +17,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
 
 from potluck.models import build, fingerprint, names
+from potluck.models.copying import copy_of
 
 
 class Functional(nn.Module):
@@ -230,3 +232,46 @@ def test_what_has_no_content_yet() -> None:
 
         def unknown(x: Tensor) -> Tensor:
             return x
+
+
+def pruned(model: nn.Module) -> nn.Module:
+    prune.random_unstructured(model, "weight", amount=0.5)  # type: ignore[no-untyped-call]  # PyTorch's own
+    return model
+
+
+RECURRENT_AND_NORMALISED: dict[str, Callable[[], nn.Module]] = {
+    "lstm": lambda: nn.LSTM(3, 4, num_layers=2, bidirectional=True),
+    "plain lstm": lambda: nn.LSTM(3, 4),
+    "gru": lambda: nn.GRU(3, 4),
+    "rnn": lambda: nn.RNN(3, 4),
+    "rnn with relu": lambda: nn.RNN(3, 4, nonlinearity="relu"),
+    "weight norm": lambda: torch.nn.utils.weight_norm(nn.Linear(3, 4)),
+    "weight norm of columns": lambda: torch.nn.utils.weight_norm(nn.Linear(3, 4), dim=1),
+    "spectral norm": lambda: torch.nn.utils.spectral_norm(nn.Linear(3, 4)),
+    "pruned": lambda: pruned(nn.Linear(3, 4)),
+    "parametrized weight norm": lambda: parametrizations.weight_norm(nn.Linear(3, 4)),
+    "parametrized spectral norm": lambda: parametrizations.spectral_norm(nn.Linear(3, 4)),
+    "orthogonal": lambda: parametrizations.orthogonal(nn.Linear(3, 4)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+@pytest.mark.parametrize("name", RECURRENT_AND_NORMALISED)
+def test_weights_do_not_count_where_modules_hold_them_twice(name: str) -> None:
+    first, second = RECURRENT_AND_NORMALISED[name](), RECURRENT_AND_NORMALISED[name]()
+    before = fingerprint(first)
+    assert before == fingerprint(second) == fingerprint(copy_of(first))
+    output = first(torch.randn(5, 3))
+    (output[0] if isinstance(output, tuple) else output).sum().backward()  # what was computed last is no part of it
+    assert before == fingerprint(first) == fingerprint(copy_of(first))
+    others = {fingerprint(make()) for other, make in RECURRENT_AND_NORMALISED.items() if other != name}
+    assert before not in others
+
+
+def test_a_tensor_of_ones_own_still_counts_where_another_is_computed() -> None:
+    def normalised(scale: float) -> nn.Module:
+        model = torch.nn.utils.spectral_norm(nn.Linear(3, 4))
+        model.scale = torch.tensor(scale)
+        return model
+
+    assert fingerprint(normalised(1.0)) == fingerprint(normalised(1.0)) != fingerprint(normalised(2.0))

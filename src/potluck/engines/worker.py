@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 
 import torch
@@ -21,6 +20,7 @@ from potluck.engines.workshop import Workshop
 from potluck.errors import DataError
 from potluck.metrics.accuracy import Evaluation, Scores, confusion, scores
 from potluck.metrics.flops import Cost
+from potluck.models.copying import copy_of
 
 
 class Worker:
@@ -37,7 +37,7 @@ class Worker:
 
     def networks(self, job: Job) -> dict[str, nn.Module]:
         """Copies of the networks that a client holds, ready for use."""
-        modules = copy.deepcopy(self._load(job).modules)
+        modules = copy_of(dict(self._load(job).modules))
         return {name: module.cpu().eval().requires_grad_(True) for name, module in modules.items()}
 
     def predict(self, job: Job, x: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -20,6 +19,7 @@ from potluck.engines.batches import Inputs, has_batch_norm, sizes
 from potluck.engines.cpu import ForCPU
 from potluck.engines.randomness import CounterDropout, RefuseUnseeded
 from potluck.metrics.flops import Cost, collecting_cost, training_cost
+from potluck.models.copying import copy_of
 
 _KEPT = 8
 """How many architectures' initial weights are kept at hand."""
@@ -58,7 +58,7 @@ class Workshop:
         if setting.device.type != "cpu" or len(setting.task.shape) != 3:
             return
         x = torch.zeros(2, *setting.task.shape, dtype=setting.dtype).contiguous(memory_format=torch.channels_last)
-        trial = {name: copy.deepcopy(module).eval() for name, module in net.modules.items()}
+        trial = {name: copy_of(module).eval() for name, module in net.modules.items()}
         for module in trial.values():
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         try:

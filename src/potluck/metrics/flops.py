@@ -11,7 +11,6 @@ at three small batch sizes, and evaluated for the real ones.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -22,6 +21,7 @@ from torch.utils.flop_counter import flop_registry
 
 from potluck.contract import Batch, Networks, Phase, Received, Task
 from potluck.dispatch import Watching
+from potluck.models.copying import copy_of
 
 _SIZES = (2, 4, 8)
 
@@ -91,7 +91,7 @@ def predicting_flops(model: nn.Module, shape: tuple[int, ...]) -> int:
     >>> predicting_flops(nn.Linear(3, 2), (3,))
     12
     """
-    model = copy.deepcopy(model).eval()
+    model = copy_of(model).eval()
     like = next(model.parameters(), torch.empty(0))
     with torch.no_grad(), _Counter() as counter:
         model(torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
@@ -108,7 +108,7 @@ def _count(
     task: Task,
     dtype: torch.dtype,
 ) -> Cost:
-    copies = {name: copy.deepcopy(module).cpu() for name, module in modules.items()}
+    copies = {name: copy_of(module).cpu() for name, module in modules.items()}
     for name, module in copies.items():
         module.train(name in learning).requires_grad_(name in learning)
     tensors = {name: tensor.cpu() for name, tensor in received.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from potluck.errors import ModelError
+from potluck.models.copying import copy_of
 
 _BATCH = 4  # more than one, so that batch normalisation can train on it
 
@@ -37,7 +37,7 @@ def generators_kept(x: Tensor) -> Iterator[None]:
 def copied(model: nn.Module) -> nn.Module:
     """Copy a model, or say why that cannot be done."""
     try:
-        return copy.deepcopy(model)
+        return copy_of(model)
     except Exception as error:
         raise ModelError(f"the model cannot be copied: copy.deepcopy ends in {_first_line(error)}") from error
 

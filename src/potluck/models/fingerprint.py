@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import operator
 import pickle
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 _DEPTH = 6
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
@@ -28,7 +28,9 @@ def fingerprint(model: nn.Module) -> str:
     It covers the tree of modules, the class and every attribute of each, and the name, shape, type and sharing of
     every parameter and buffer. Weights, device, training mode and ``requires_grad`` do not count. A class counts by its
     name; one that is not to be found under it (made within a function, or defined again since) by what is in it. Of an
-    attribute that cannot be written down (an open file, a lock) only its type counts.
+    attribute that cannot be written down (an open file, a lock) only its type counts. An attribute that holds
+    parameters (``nn.LSTM`` keeps a list of its own) counts by their names, and a tensor that is computed from
+    parameters (by weight or spectral normalisation, or pruning) by which one it is.
 
     >>> fingerprint(nn.Linear(3, 2)) == fingerprint(nn.Linear(3, 2))
     True
@@ -43,17 +45,18 @@ class _Writer:
 
     def __init__(self) -> None:
         self._known: dict[int, str] = {}
+        self._weights: dict[int, str] = {}
 
     def network(self, model: nn.Module) -> list[str]:
         """A line for every module, parameter and buffer."""
         modules = list(model.named_modules(remove_duplicate=False))
         for name, module in modules:  # first of all: an attribute may lead back to any of them
             self._known.setdefault(id(module), f"module {len(self._known)} {name}")
+        tensors = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+        for name, tensor in tensors:
+            self._weights.setdefault(id(tensor), f"the weight {name}")
         lines = [f"{name}: {self._module(module)}" for name, module in modules]
         first: dict[int, str] = {}  # the same tensor under a second name is a tie between the two: another architecture
-        tensors = itertools.chain(
-            model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)
-        )
         for name, tensor in tensors:
             owner = first.setdefault(id(tensor), name)
             lines.append(f"{name} is {owner}: {tuple(tensor.shape)} {tensor.dtype}")
@@ -62,7 +65,9 @@ class _Writer:
     def _module(self, module: nn.Module) -> str:
         attributes = {
             # A hook's number counts all hooks there ever were.
-            name: self._value(list(value.values()) if name in _HOOKS else value, _DEPTH)
+            name: "computed"
+            if _is_computed(module, name)
+            else self._value(list(value.values()) if name in _HOOKS else value, _DEPTH)
             for name, value in sorted(vars(module).items())
             if name not in _OWN
         }
@@ -72,6 +77,10 @@ class _Writer:
         name = _name(kind)
         if _is_found(kind) or depth == 0:
             return name
+        if kind.__module__ == parametrize.__name__:
+            # PyTorch makes such a class for each module, out of functions that know that module; what it computes
+            # stands in the module's parametrizations.
+            return f"{name} {[self._class(base, depth - 1) for base in kind.__bases__]}"
         if id(kind) not in self._known:
             self._known[id(kind)] = f"class {len(self._known)} {name}"
             bases = [self._class(base, depth - 1) for base in kind.__bases__]
@@ -90,6 +99,8 @@ class _Writer:
             return repr(value)
         if isinstance(value, nn.Module):
             return self._known.get(id(value)) or f"network {self.network(value)}"
+        if isinstance(value, torch.Tensor) and id(value) in self._weights:
+            return self._weights[id(value)]
         if isinstance(value, type):
             return self._class(value, depth)
         if depth == 0:
@@ -108,6 +119,18 @@ class _Writer:
         if parts is None:
             return _written(value)
         return f"{self._class(type(value), depth - 1)} {[self._value(part, depth - 1) for part in parts]}"
+
+
+def _is_computed(module: nn.Module, name: str) -> bool:
+    """Whether an attribute is a tensor that a hook of PyTorch's computes from parameters before each pass.
+
+    The parameters are called ``weight_g`` and ``weight_v`` (``weight_norm``), or ``weight_orig`` (``spectral_norm`` and
+    pruning). What they were computed to last is no part of an architecture.
+    """
+    if not isinstance(vars(module)[name], torch.Tensor):
+        return False
+    held = module._parameters
+    return f"{name}_orig" in held or (f"{name}_g" in held and f"{name}_v" in held)
 
 
 def _parts(value: Any) -> list[Any] | None:

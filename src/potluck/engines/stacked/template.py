@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -15,6 +14,7 @@ from potluck.engines.randomness import CounterDropout
 from potluck.engines.stacked.layout import Layout
 from potluck.engines.stacked.norm import Norms
 from potluck.engines.stacked.operations import Operations
+from potluck.models.copying import copy_of
 
 Weights = Mapping[str, Tensor]
 """Parameters and buffers by path: of one client, or of all clients of a stack with one more dimension in front."""
@@ -32,7 +32,7 @@ class Template:
     def __init__(self, modules: Mapping[str, nn.Module], task: Task, precision: Precision | None = None) -> None:
         self.precision = precision or Precision("float64", torch.device("cpu"))
         # In one go: networks may have a weight in common.
-        self.modules = copy.deepcopy(dict(modules))
+        self.modules = copy_of(dict(modules))
         self.task = task
         self.norms = Norms()
         self.first: dict[str, str] = {}

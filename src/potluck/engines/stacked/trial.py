@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -24,6 +23,7 @@ from potluck.engines.stacked.reading import collect_batch, predict_batch
 from potluck.engines.stacked.schedule import Schedule
 from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.template import Template, Weights
+from potluck.models.copying import copy_of
 from potluck.training import Training
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class _Stage:
 
     def __init__(self, modules: Mapping[str, nn.Module], received: Received, task: Task, dtype: torch.dtype) -> None:
         self.task, self.dtype = task, dtype
-        self.modules = {name: module.to(_CPU, dtype) for name, module in copy.deepcopy(dict(modules)).items()}
+        self.modules = {name: module.to(_CPU, dtype) for name, module in copy_of(dict(modules)).items()}
         self.received = {
             name: tensor.to(_CPU, dtype if tensor.is_floating_point() else tensor.dtype)
             for name, tensor in received.items()
