@@ -70,7 +70,7 @@ def test_only_python_can_go_on_with_it(tmp_path: Path) -> None:
 def test_other_data_are_noticed(tmp_path: Path) -> None:
     federation(tmp_path / "run").run(1, watch=quiet)
     (tmp_path / "run/summary.json").unlink()
-    with pytest.raises(RunError, match="digest was"):
+    with pytest.raises(RunError, match="the training labels of clients 0, 1, 2"):
         federation(tmp_path / "run", labels=3).restore()
 
 

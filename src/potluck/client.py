@@ -29,10 +29,12 @@ class Architecture:
     Attributes:
         key: The same for models that differ in their weights alone.
         build: Makes the model. Every call gives the same weights.
+        drawn: What the initial weights are drawn from, where that says it all; None: they are looked at themselves.
     """
 
     key: str
     build: Callable[[], nn.Module]
+    drawn: str | None = None
 
     @classmethod
     def of(cls, model: nn.Module) -> Architecture:

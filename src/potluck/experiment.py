@@ -71,7 +71,10 @@ def architectures(config: RunConfig, source: Source) -> list[Architecture]:
     if config.initial_weights == "per-client":
         keys = [draws.fold(config.seed, "weights", name, client) for client, name in enumerate(taken)]
         # The same name: an engine trains all of them in one module, and makes weights when a client first needs them.
-        return [Architecture(name, _builder(name, source, key)) for name, key in zip(taken, keys, strict=True)]
+        return [
+            Architecture(name, _builder(name, source, key), f"{name} by {key}")
+            for name, key in zip(taken, keys, strict=True)
+        ]
     each = {
         name: Architecture(name, _builder(name, source, draws.fold(config.seed, "weights", name))) for name in names
     }

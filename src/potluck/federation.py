@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from potluck.errors import (
     TrainingError,
     nearest,
 )
-from potluck.joining import admit, common_task, digest, public_samples
+from potluck.joining import admit, common_task, inputs, public_samples
 from potluck.metrics.accuracy import Evaluation
 from potluck.metrics.early_stop import standing
 from potluck.metrics.observe import means, observe
@@ -117,7 +118,11 @@ class Federation:
         )
         self.engine: Engine = make_engine(self.config.engine, setting, self.devices)
         self.setting = setting
-        self._record = RunRecord(Path(out) if out is not None else None, config or self._plain_config())
+        self._record = RunRecord(
+            Path(out) if out is not None else None,
+            config or self._plain_config(),
+            partial(inputs, self.clients, seen, setting.transform),
+        )
         self.history = History()
         with draws.initial_weights(draws.fold(seed, "server")):
             self.server = cast(self.algorithm.server_state(self.task), setting.dtype)
@@ -194,7 +199,8 @@ class Federation:
     def restore(self, *, to_read: bool = False) -> list[str]:
         """Go to the newest whole checkpoint in the run's folder; what was wrong with newer ones.
 
-        Without ``to_read`` this is for a run that stopped: :meth:`run` then goes on with it.
+        Without ``to_read`` this is for a run that stopped: :meth:`run` then goes on with it. A run goes on with the
+        data, models and initial weights that it began with: ``RunError`` says which of them differ.
         """
         found = self._record.restore(to_read=to_read)
         if found.server is not None:
@@ -360,7 +366,6 @@ class Federation:
         return {
             "version": 1,
             "data": GIVEN,
-            "digest": digest(self._members, self.setting),
             "clients": len(self.clients),
             **settings,
             "algorithm": method,

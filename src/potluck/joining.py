@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import torch
@@ -11,13 +10,14 @@ from torch import Tensor, nn
 from potluck import draws
 from potluck.algorithms import Algorithm, Need, names
 from potluck.algorithms import algorithm as algorithm_of
-from potluck.client import Client, Samples, as_examples
+from potluck.client import Architecture, Client, Samples, as_examples
 from potluck.contract import Task
 from potluck.data.examples import Examples
 from potluck.data.splits import hold_out
-from potluck.engines import Setting
+from potluck.data.transform import Transform
 from potluck.errors import ConfigError, DataError, ModelError
 from potluck.models import output_width, split
+from potluck.run.inputs import SAMPLES, Inputs, digest, text_digest
 
 
 def common_task(clients: Sequence[Client], algorithm: Algorithm) -> Task:
@@ -116,14 +116,42 @@ def _check_samples(clients: Sequence[Client], classes: int) -> None:
                 raise DataError(f"client {number} has inputs that are not finite numbers: find and mend them first.")
 
 
-def digest(members: Sequence[Client], setting: Setting) -> str:
-    """A short text that changes with the clients' models, labels and data sizes, and with how inputs are prepared."""
-    content = hashlib.blake2b(repr((setting.transform, setting.task.shape)).encode(), digest_size=16)
-    for member in members:
-        content.update(member.architecture.key.encode())
-        for examples in (member.train, member.validation, member.test, member.holdout):
-            content.update(examples.y.cpu().numpy().tobytes() + b"|")
-    return content.hexdigest()
+def inputs(clients: Sequence[Client], public: Examples | None, transform: Transform) -> Inputs:
+    """Digests of what a run begins with: samples, models with their initial weights, preparation of inputs."""
+    common = {"preparation of inputs": text_digest(repr(transform))}
+    # Clients that hold rows of a data set hold them of one and the same, in memory once.
+    sources = {id(part): part for client in clients for part in _sources(client)}
+    if sources:
+        common["data set"] = digest(*sources.values())
+    if public is not None:
+        common |= {"public inputs": digest(public.x), "public labels": digest(public.y)}
+    columns: dict[str, list[str]] = {name: [] for name in ("architecture", "initial weights", *SAMPLES)}
+    weights: dict[int, str] = {}
+    for client in clients:
+        architecture = client.architecture
+        if id(architecture) not in weights:
+            weights[id(architecture)] = _weights(architecture)
+        columns["architecture"].append(text_digest(architecture.key))
+        columns["initial weights"].append(weights[id(architecture)])
+        pools = (client.train, client.validation, client.test, client.holdout)
+        parts = [part for pool in pools for part in ((pool.x, pool.y) if len(pool) else (None, None))]
+        for name, part in zip(SAMPLES, parts, strict=True):
+            columns[name].append("" if part is None else digest(part))
+    return Inputs(common, columns)
+
+
+def _sources(client: Client) -> list[Tensor]:
+    """The inputs and labels of the data set that a client's training samples are rows of."""
+    return [] if client.train.rows is None else [client.train.whole_x, client.train.whole_y]
+
+
+def _weights(architecture: Architecture) -> str:
+    if architecture.drawn is not None:
+        return text_digest(architecture.drawn)
+    with draws.initial_weights(0):
+        state = architecture.build().state_dict()
+    tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+    return text_digest(" ".join([*tensors, digest(*tensors.values())]))
 
 
 def public_samples(public: Samples | None, algorithm: Algorithm, task: Task) -> Examples | None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from potluck.config import make_config
+from potluck.data.sources import fashion_mnist_10k
 from potluck.metrics.protocol import History, summarize
+from potluck.run.inputs import NAME, SAMPLES, Inputs, digest, text_digest
 from potluck.run.toml import to_toml
 
 
@@ -62,12 +65,28 @@ def run(
             }
         )
     path.mkdir(parents=True)
+    write_inputs(path, config)
     (path / "config.toml").write_text(to_toml(config))
     (path / "rounds.jsonl").write_text("".join(json.dumps(record) + "\n" for record in rounds))
     (path / "clients.jsonl").write_text("".join(json.dumps(record) + "\n" for record in clients))
     if finished:
         (path / "summary.json").write_text(json.dumps(summarize(config, History(rounds, list(accuracies[-1])))))
     return path
+
+
+def write_inputs(path: Path, config: Mapping[str, Any], data: str = "") -> None:
+    """Write digests as they are where samples depend on the data set, its split, the partition and the seed."""
+    shares = [str(config.get(name)) for name in ("data", "split", "partition", "seed")]
+    clients = [text_digest(" ".join([data, *shares, str(client)])) for client in range(config["clients"])]
+    whole = text_digest(data) if data or shares[0] != "fashion-mnist-10k" else _carried()
+    (path / NAME).write_text(json.dumps(Inputs({"data set": whole}, dict.fromkeys(SAMPLES, clients)).plain()))
+
+
+@cache
+def _carried() -> str:
+    """The digest of the data set that every run has by default."""
+    source = fashion_mnist_10k.load()
+    return digest(source.x, source.y)
 
 
 def _scores(values: Sequence[float | None], validation: float | None) -> dict[str, float | None]:

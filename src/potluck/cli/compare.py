@@ -167,12 +167,14 @@ def _carry_out(
     console: Console, places: Sequence[Place], jobs: int | None, part: str | None, out: Path
 ) -> dict[Place, Outcome]:
     """Run what is left of the part that is asked for."""
-    from potluck.compare.checking import check
+    from potluck.compare.checking import DataCheck, check
     from potluck.compare.grid import parse_part
     from potluck.compare.running import default_jobs
 
     number, parts = parse_part(part) if part is not None else (1, 1)
     mine = list(places)[number - 1 :: parts]
+    for remark in DataCheck()(places):
+        say(console, remark, style="yellow")
     left = [place for place in mine if not place.finished]
     device = check(place.cell.config for place in left)
     side_by_side = jobs or default_jobs(len(mine), device)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from potluck.results import Group, RunResult
 
 _SHARES = ("data", "split", "partition")
-"""Settings that, with the seed, decide which samples a client holds."""
+"""Settings that, with the seed, decide which samples a client of a data set holds."""
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Accuracies of the same clients under two methods, in the order of their ids."""
@@ -20,7 +20,8 @@ Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 def by_seed(group: Group, baseline: Group, protocol: str) -> tuple[dict[int, Pair], list[str]]:
     """For each seed that both have, the accuracies of the same clients under both.
 
-    With the same seed a client holds the same samples under both methods. One without test samples has no accuracy.
+    Clients are the same if they hold the same samples, by the digests in the runs' folders. One that is not the same,
+    or has no test samples, is not a number in both.
 
     Returns:
         The accuracies by seed, empty where nothing can be paired; and what is to be said about it.
@@ -35,13 +36,6 @@ def by_seed(group: Group, baseline: Group, protocol: str) -> tuple[dict[int, Pai
         )
     if not seeds:
         return {}, remarks
-    apart = [key for key in _SHARES if group.runs[0].config.get(key) != baseline.runs[0].config.get(key)]
-    if apart:
-        remarks.append(
-            f"{group.name} and {baseline.name} differ in {', '.join(apart)}, so that a client holds other samples: "
-            "nothing to pair, and no test."
-        )
-        return {}, remarks
     pairs = {seed: pair for seed in seeds if (pair := _of_seed(ours[seed], theirs[seed], protocol)) is not None}
     if len(pairs) < len(seeds) or len({len(mine) for mine, _ in pairs.values()}) > 1:
         remarks.append(
@@ -50,7 +44,38 @@ def by_seed(group: Group, baseline: Group, protocol: str) -> tuple[dict[int, Pai
             else f"{group.name} and {baseline.name} have different clients: nothing to pair, and no test."
         )
         return {}, remarks
-    return pairs, remarks
+    same = {seed: _same_samples(ours[seed], theirs[seed]) for seed in seeds}
+    if not any(each.any() for each in same.values()):
+        apart = [key for key in _SHARES if group.runs[0].config.get(key) != baseline.runs[0].config.get(key)]
+        differing = f"differ in {', '.join(apart)}, so that" if apart else "were run on different data:"
+        remarks.append(
+            f"{group.name} and {baseline.name} {differing} a client holds other samples: nothing to pair, and no test."
+        )
+        return {}, remarks
+    if others := sum(int((~each).sum()) for each in same.values()):
+        count = sum(len(each) for each in same.values())
+        remarks.append(
+            f"{others} of {count} clients hold other samples under {group.name} than under {baseline.name}, "
+            "and are not paired."
+        )
+    if any(run.inputs is None for seed in seeds for run in (ours[seed], theirs[seed])):
+        remarks.append(
+            f"Not every run of {group.name} and {baseline.name} records which samples its clients hold: they are "
+            "paired by seed and settings."
+        )
+    return {
+        seed: (np.where(same[seed], mine, np.nan), np.where(same[seed], other, np.nan))
+        for seed, (mine, other) in pairs.items()
+    }, remarks
+
+
+def _same_samples(run: RunResult, other: RunResult) -> NDArray[np.bool_]:
+    """For each client whether it holds the same samples in both runs."""
+    clients = run.config["clients"]
+    if run.inputs is None or other.inputs is None:
+        return np.full(clients, all(run.config.get(key) == other.config.get(key) for key in _SHARES))
+    pairs = zip(run.inputs.samples(), other.inputs.samples(), strict=True)
+    return np.array([mine == theirs for mine, theirs in pairs], dtype=np.bool_)
 
 
 def differences(group: Group, baseline: Group, protocol: str) -> tuple[NDArray[np.float64] | None, list[str]]:

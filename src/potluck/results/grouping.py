@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from potluck import algorithms
@@ -43,12 +44,18 @@ class Group:
 
 def groups(results: Sequence[RunResult]) -> list[Group]:
     """Runs that are the same but for the seed, in the order in which they are first met."""
-    gathered: dict[str, list[RunResult]] = {}
+    gathered: dict[tuple[str, int], list[RunResult]] = {}
     for result in results:
-        gathered.setdefault(_identity(result.settings), []).append(result)
+        key = _identity(result.settings)
+        # Of the same settings and seed there is a second run if the data behind them have changed.
+        copy = next(each for each in count(1) if result.seed not in {run.seed for run in gathered.get((key, each), [])})
+        gathered.setdefault((key, copy), []).append(result)
     found = [sorted(runs, key=lambda run: run.seed) for runs in gathered.values()]
-    suffixes = [_apart(runs[0], [other[0] for other in found if other[0].algorithm == runs[0].algorithm])
-                for runs in found]  # fmt: skip
+    suffixes = [
+        _apart(runs[0], [other[0] for other in found if other[0].algorithm == runs[0].algorithm])
+        + (f" data {copy}" if copy > 1 else "")
+        for runs, (_, copy) in zip(found, gathered, strict=True)
+    ]
     return [
         Group(f"{runs[0].algorithm}{suffix}", f"{title_of(runs[0].algorithm)}{suffix}", runs)
         for runs, suffix in zip(found, suffixes, strict=True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from potluck.errors import PotluckError, RunError
 from potluck.results.result import CLIENT_NUMBERS, ClientRecords, RoundResult, RunResult
 from potluck.run.folder import RunFolder
+from potluck.run.inputs import NAME as INPUTS
 
 _DEPTH = 4
 """How deep below a given folder runs are looked for."""
@@ -58,7 +59,10 @@ def read_run(path: Path) -> RunResult:
         _check_whole(path, config, summary, rounds, clients)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise RunError(f"{path} is damaged: its records are not those of a run ({error!r}).") from error
-    return RunResult(path, config, rounds, clients, summary is not None)
+    result = RunResult(path, config, rounds, clients, summary is not None)
+    if result.inputs is not None and len(result.inputs.samples()) != config["clients"]:
+        raise RunError(f"{path} is damaged: its {INPUTS} is not of {config['clients']} clients.")
+    return result
 
 
 def runs_below(path: Path, depth: int = _DEPTH) -> Iterator[Path]:
@@ -163,10 +167,11 @@ def _check_whole(
 
 
 def _without_twins(results: list[RunResult], problems: list[str]) -> list[RunResult]:
-    """Runs of the same settings and seed are one result and not two: the one that got furthest counts."""
+    """Runs of the same settings, seed and inputs are one result and not two: the one that got furthest counts."""
     kept: dict[str, RunResult] = {}
     for result in sorted(results, key=lambda each: (not each.finished, -len(each.rounds))):
-        same = kept.setdefault(json.dumps(result.settings, sort_keys=True, default=str), result)
+        began = result.inputs.plain() if result.inputs else None
+        same = kept.setdefault(json.dumps([result.settings, began], sort_keys=True, default=str), result)
         if same is not result:
             problems.append(f"{result.path} is the same run as {same.path} (all settings and the seed): left out.")
     return [result for result in results if any(result is each for each in kept.values())]

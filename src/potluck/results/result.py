@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potluck.metrics.protocol import History
+from potluck.run.inputs import Inputs
 from potluck.settings import flat
 
 CLIENT_NUMBERS = (
@@ -109,6 +110,11 @@ class RunResult:
     def seed(self) -> int:
         """The run's seed."""
         return int(self.config["seed"])
+
+    @cached_property
+    def inputs(self) -> Inputs | None:
+        """Digests of the data and models that it began with; None for runs that do not record them."""
+        return Inputs.read(self.path)
 
     @cached_property
     def summary(self) -> dict[str, Any]:

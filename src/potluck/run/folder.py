@@ -20,6 +20,7 @@ import torch
 from potluck import __version__
 from potluck.errors import BusyRunError, RunError
 from potluck.run.files import write_bytes, write_json
+from potluck.run.inputs import NAME as INPUTS
 from potluck.run.toml import to_toml
 
 RECORDS = ("rounds.jsonl", "clients.jsonl")
@@ -40,7 +41,7 @@ class RunFolder:
         self._lock: IO[bytes] | None = None
 
     @classmethod
-    def create(cls, path: Path, config: dict[str, Any]) -> RunFolder:
+    def create(cls, path: Path, config: dict[str, Any], inputs: dict[str, Any] | None = None) -> RunFolder:
         """Make the folder, with its configuration in it, at once: it is there with all of it or not at all."""
         refuse_existing(path)
         parent = path.parent
@@ -54,6 +55,8 @@ class RunFolder:
         try:
             write_bytes(draft / "config.toml", to_toml(config).encode())
             write_json(draft / "environment.json", environment())
+            if inputs is not None:
+                write_json(draft / INPUTS, inputs)
             draft.rename(path)
         except (OSError, RunError) as error:
             shutil.rmtree(draft, ignore_errors=True)

@@ -12,6 +12,7 @@ from potluck.errors import RunError
 from potluck.metrics.protocol import History
 from potluck.run.checkpoint import Checkpoint, Checkpoints
 from potluck.run.folder import RECORDS, RunFolder
+from potluck.run.inputs import Began, refuse_other_inputs
 from potluck.run.states import ClientStates
 from potluck.settings import flat
 
@@ -47,10 +48,12 @@ class RunRecord:
     Args:
         path: The run's folder; ``None`` keeps everything in memory.
         config: What to write as its configuration.
+        began: Gives what the run begins with, or would go on with; without it, that is not recorded or checked.
     """
 
-    def __init__(self, path: Path | None, config: dict[str, Any]) -> None:
+    def __init__(self, path: Path | None, config: dict[str, Any], began: Began | None = None) -> None:
         self.path = path
+        self._began = began
         self.states = ClientStates(path / "clients" if path else None)
         self.config = config
         self._folder: RunFolder | None = None
@@ -63,7 +66,7 @@ class RunRecord:
         if self._behind:
             raise RunError(f"the last round could not be written to {self.path}: go back to before it by restore().")
         if self.path is not None and self._folder is None:
-            self._folder = RunFolder.create(self.path, self.config)
+            self._folder = RunFolder.create(self.path, self.config, self._began and self._began().plain())
         if self._folder is not None:
             self._folder.lock()
             self._folder.unfinish()
@@ -101,10 +104,17 @@ class RunRecord:
         if not to_read:
             folder.refuse_finished()
             folder.lock()
-        found = self._checkpoints.newest()
+        try:
+            found = self._checkpoints.newest()
+            if found:
+                self._refuse_changes(found.checkpoint)
+            if self._began is not None:
+                refuse_other_inputs(self.path, self._began())
+        except RunError:
+            folder.close()  # or nobody in this process could try again
+            raise
         lengths = found.checkpoint.records if found else dict.fromkeys(RECORDS, 0)
         if found:
-            self._refuse_changes(found.checkpoint)
             self.states.restore(found.checkpoint.clients)
             self._saved = found.checkpoint.round
         if not to_read:

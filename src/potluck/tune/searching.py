@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from potluck.compare.checking import DataCheck
 from potluck.compare.grid import Cell, Settings
 from potluck.compare.places import Place, place
 from potluck.config import RunConfig, make_config
@@ -58,11 +59,13 @@ def search(
         out: Folder of the runs.
         carry_out: Runs them.
     """
+    refuse_other_data = DataCheck()
     found = [Search(method, space) for method, space in spaces.items()]
     for number in range(trials):
         asked = {each.method: values for each in found if (values := _values(each, seeds[0], settings)) is not None}
         cells = [cell for method, values in asked.items() for cell in _cells(method, number, values, seeds, settings)]
         places = place(cells, out)
+        refuse_other_data(places)
         carry_out(places, f"Trial {number + 1} of {trials}")
         scores = _scores(places)
         for each in found:
