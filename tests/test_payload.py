@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -17,7 +22,7 @@ from torch import Tensor, nn
 from potluck.contract import Networks
 from potluck.errors import PayloadError
 from potluck.models import same_size_extractor
-from potluck.payload import FORMAT, Payload, check_tensor
+from potluck.payload import MOST_META, MOST_TENSORS, Payload, check_tensor
 
 DTYPES = [
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
@@ -25,7 +30,12 @@ DTYPES = [
 ]  # fmt: skip
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).filter(lambda name: name != "__metadata__")
-NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.booleans() | st.text(max_size=8)
+NUMBERS = (
+    st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.booleans()
+    | st.text(max_size=8)
+)
 
 
 @st.composite
@@ -43,14 +53,23 @@ PAYLOADS = st.builds(
 )
 
 
-def frame(header: object, body: bytes = b"") -> bytes:
-    """What a stranger might send: any header, and any bytes after it."""
+def sealed(content: bytes) -> bytes:
+    """What comes before the safetensors file, with the right checksum: a stranger can compute it too."""
+    return b"potluck\x02" + zlib.crc32(content).to_bytes(4, "little") + content
+
+
+def version_1(header: object, body: bytes = b"") -> bytes:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + body
 
 
-def labelled(meta: object = "{}", version: object = FORMAT, **entries: object) -> dict[str, object]:
-    return {"__metadata__": {"format": version, "meta": meta}, **entries}
+def frame(header: object, body: bytes = b"") -> bytes:
+    """What a stranger might send: any header, and any bytes after it."""
+    return sealed(version_1(header, body))
+
+
+def labelled(meta: object = "{}", **entries: object) -> dict[str, object]:
+    return {"__metadata__": {"meta": meta}, **entries}
 
 
 def entry(shape: list[int], offsets: list[int], dtype: str = "F32") -> dict[str, object]:
@@ -90,7 +109,7 @@ def test_nothing_at_all_is_not_sent() -> None:
 
 def test_bytes_are_those_of_this_metadata_and_these_names() -> None:
     sizes = set()
-    for name, samples in (("w", 1), ("w", 10), ("weight", 1)):
+    for name, samples in (("w", 1), ("w", 10**9), ("weights of a layer", 1)):
         payload = Payload({name: torch.zeros(3)}, {"samples": samples})
         assert payload.encoded_bytes == len(payload.encode())
         sizes.add(len(payload.encode()))
@@ -130,20 +149,52 @@ def test_every_truncation_is_refused() -> None:
     for length in range(len(data)):
         with pytest.raises(PayloadError, match="damaged"):
             Payload.decode(data[:length])
-    with pytest.raises(PayloadError, match="damaged"):
+    with pytest.raises(PayloadError, match="checksum"):
         Payload.decode(data + b"\0")
 
 
-def test_a_flipped_bit_is_an_error_or_another_payload_but_never_a_crash() -> None:
+def test_every_flipped_bit_is_noticed() -> None:
     data = Payload({"a": torch.ones(2)}, {"samples": 7}).encode()
     for position in range(len(data)):
-        for bit in (1, 16, 128):
+        for bit in range(8):
             damaged = bytearray(data)
-            damaged[position] ^= bit
-            try:
+            damaged[position] ^= 1 << bit
+            with pytest.raises(PayloadError):
                 Payload.decode(bytes(damaged))
-            except PayloadError:
-                continue
+
+
+def mutated(content: bytes, chance: random.Random) -> bytes:
+    """A file with some bytes replaced, put in, taken out, doubled or exchanged."""
+    damaged = bytearray(content)
+    for _ in range(chance.randint(1, 4)):
+        at, to = sorted(chance.randrange(len(damaged)) for _ in range(2))
+        match chance.randrange(5):
+            case 0:
+                damaged[at] = chance.randrange(256)
+            case 1:
+                damaged[at:at] = chance.choice([b"[", b"{", b'"', b",", b"\xff", b"9" * 20, b"null", b"\\u0041"])
+            case 2:
+                del damaged[at : at + chance.randint(1, 4)]
+            case 3:
+                damaged[to:to] = damaged[at:to][:64]
+            case _:
+                damaged[at], damaged[to] = damaged[to], damaged[at]
+        damaged = damaged or bytearray(b"{")
+    return bytes(damaged)
+
+
+def test_a_damaged_file_under_a_right_checksum_is_an_error_or_a_payload_but_never_a_crash() -> None:
+    tensors = {"a": torch.ones(2), "b": torch.tensor([True]), "c": torch.zeros(1, 3, dtype=torch.int32)}
+    content = Payload(tensors, {"samples": 7, "when": "now"}).encode()[12:]
+    chance, refused = random.Random(5), 0  # noqa: S311
+    for _ in range(1500):
+        try:
+            arrived = Payload.decode(sealed(mutated(content, chance)))
+        except PayloadError:
+            refused += 1
+            continue
+        Payload.decode(arrived.encode())  # whatever it is now, it is one
+    assert 750 < refused < 1500
 
 
 FOREIGN: dict[str, bytes] = {
@@ -166,6 +217,23 @@ FOREIGN: dict[str, bytes] = {
     "unknown type": frame(labelled(a=entry([1], [0, 4], "Q99")), b"1234"),
     "type that PyTorch has not": frame(labelled(a=entry([2], [0, 1], "F4")), b"1"),
     "entry that is a number": frame(labelled(a=3)),
+    "type that no payload has": frame(labelled(a=entry([1], [0, 1], "F8_E4M3")), b"1"),
+    "more dimensions than PyTorch computes with": frame(labelled(a=entry([1] * 65, [0, 4])), b"1234"),
+    "a name twice": frame(
+        b'{"__metadata__":{"meta":"{}"},"a":%b,"a":%b}' % ((json.dumps(entry([0], [0, 0])).encode(),) * 2)
+    ),
+    "a name twice, spelt otherwise": frame(
+        b'{"__metadata__":{"meta":"{}"},"a":%b,"\\u0061":%b}' % ((json.dumps(entry([0], [0, 0])).encode(),) * 2)
+    ),
+    "a name twice in the metadata": frame(labelled('{"samples":1,"samples":2}')),
+    "no metadata at all": frame({"a": entry([0], [0, 0])}),
+    "labels without metadata": frame({"__metadata__": {}}),
+    "labels beside the metadata": frame({"__metadata__": {"meta": "{}", "more": "1"}}),
+    "metadata with half of a surrogate pair": frame(b'{"__metadata__":{"meta":"{\\"a\\":\\"\\ud800\\"}"}}'),
+    "UTF-16": frame('{"__metadata__":{"meta":"{}"}}'.encode("utf-16")),
+    "truth values of 2": frame(labelled(a=entry([2], [0, 2], "BOOL")), b"\x01\x02"),
+    "a number of five thousand digits": frame(labelled('{"a":%s}' % ("9" * 5000))),
+    "a number beyond 64 bits": frame(labelled('{"a":9223372036854775808}')),
 }
 
 
@@ -175,24 +243,87 @@ def test_what_is_no_payload_is_refused(data: bytes) -> None:
         Payload.decode(data)
 
 
-@pytest.mark.parametrize("version", ["potluck-payload-2", "", None, 1])
-def test_another_version_is_refused_by_name(version: object) -> None:
-    with pytest.raises(PayloadError, match=f"not a payload of this version.*'{FORMAT}'"):
-        Payload.decode(frame(labelled(version=version)))
+def test_version_1_is_refused_by_name() -> None:
+    for labels in ({"format": "potluck-payload-1", "meta": "{}"}, {"meta": "{}", "format": "potluck-payload-1"}):
+        data = version_1({"__metadata__": labels, "a": entry([1], [0, 4])}, b"1234")
+        with pytest.raises(PayloadError, match=r"a payload of version 1 .* this is version 2: run the same version"):
+            Payload.decode(data)
+
+
+def test_a_later_version_is_refused_by_name() -> None:
+    data = Payload({"a": torch.ones(1)}).encode()
+    with pytest.raises(PayloadError, match="version 3"):
+        Payload.decode(data[:7] + b"\x03" + data[8:])
 
 
 def test_a_safetensors_file_of_somebody_else_is_refused() -> None:
-    with pytest.raises(PayloadError, match="its format is None"):
-        Payload.decode(safetensors.torch.save({"w": torch.ones(2)}))
-    with pytest.raises(PayloadError, match="its format is 'pt'"):
-        Payload.decode(safetensors.torch.save({"w": torch.ones(2)}, {"format": "pt"}))
+    for labels in (None, {"format": "pt"}):
+        data = safetensors.torch.save({"w": torch.ones(2)}, labels)
+        with pytest.raises(PayloadError, match="no payload at all"):
+            Payload.decode(data)
+        with pytest.raises(PayloadError, match="no metadata"):
+            Payload.decode(sealed(data))
+
+
+def test_what_follows_the_frame_is_a_safetensors_file() -> None:
+    data = Payload({"w": torch.ones(2)}, {"samples": 3}).encode()
+    assert torch.equal(safetensors.torch.load(data[12:])["w"], torch.ones(2))
+
+
+# ---- bounds, which hold before anything is parsed -------------------------------------------------------------------
+
+
+def empty_tensors(count: int) -> dict[str, object]:
+    return labelled(**{f"{number:x}": entry([0], [0, 0]) for number in range(count)})
 
 
 def test_a_header_of_many_megabytes_is_refused_unread() -> None:
     header = json.dumps(labelled()).encode()
-    with pytest.raises(PayloadError, match="truncated or no payload"):
-        Payload.decode(frame(header + b" " * (1 << 24)))
+    with pytest.raises(PayloadError, match="header is too long"):
+        Payload.decode(frame(header + b" " * (1 << 22)))
     assert Payload.decode(frame(header + b" " * 64)) == Payload()
+
+
+# With how many pieces of JSON are parsed until each is refused.
+BOMBS: dict[str, tuple[Callable[[], object], str, int]] = {
+    "tensors": (lambda: empty_tensors(MOST_TENSORS + 1), "nests tables and lists, or has more", 0),
+    "entries that are no tensors": (lambda: labelled(**dict.fromkeys(map(str, range(20_000)), 1)), "16,384", 1),
+    "lists": (lambda: b'{"a":[' + b"[]," * 400_000 + b"[]]}", "nests tables and lists, or has more", 0),
+    "lists in the metadata": (lambda: labelled("[" + "[]," * 20_000 + "[]]"), "metadata nests", 1),
+    "lists in lists": (lambda: b"[" * 4_000_000, "nests tables and lists", 0),
+    "tables in tables": (lambda: {"__metadata__": {"meta": "{}", "a": {"b": {"c": 1}}}}, "nests tables and lists", 0),
+    "a table in the metadata": (lambda: labelled('{"a":{"b":1}}'), "metadata nests", 1),
+    "long metadata": (lambda: labelled(json.dumps(dict.fromkeys(map(str, range(20_000)), 1))), "65,536", 1),
+    "text that never ends": (lambda: b"[{" * 4 + b'"' + b'a\\"' * 1_000_000, "nests tables and lists", 0),
+    "quotes": (lambda: b"[{" * 4 + b'"' * 4_000_000, "nests tables and lists", 0),
+}
+
+
+@pytest.mark.parametrize(("header", "said", "parses"), BOMBS.values(), ids=BOMBS.keys())
+def test_what_would_take_long_to_parse_is_not_parsed(
+    header: Callable[[], object], said: str, parses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = frame(header())
+    loads = Mock(wraps=json.loads)
+    monkeypatch.setattr(json, "loads", loads)
+    with pytest.raises(PayloadError, match=said):
+        Payload.decode(data)
+    assert loads.call_count == parses
+
+
+def test_as_many_tensors_as_are_allowed_arrive() -> None:
+    assert len(Payload.decode(frame(empty_tensors(MOST_TENSORS))).tensors) == MOST_TENSORS
+
+
+def test_too_much_is_not_sent_either() -> None:
+    with pytest.raises(PayloadError, match="16,385 tensors are more"):
+        Payload(dict.fromkeys(map(str, range(MOST_TENSORS + 1)), torch.zeros(0)))
+    with pytest.raises(PayloadError, match="metadata take more than 65,536 bytes"):
+        Payload({}, {"note": "x" * MOST_META})
+    with pytest.raises(PayloadError, match="'n' is a number beyond 64 bits"):
+        Payload({}, {"n": 10**400})
+    with pytest.raises(PayloadError, match="give shorter ones"):
+        Payload({"x" * (1 << 22): torch.zeros(0)}).encode()
 
 
 class Trap:
@@ -215,7 +346,7 @@ def test_a_pickle_is_refused_and_not_executed(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-NOT_PLAIN = ['{"a": NaN}', '{"a": Infinity}', '{"a": null}', '{"a": [1]}', '{"a": {"b": 1}}', "3", '"a"']
+NOT_PLAIN = ['{"a": NaN}', '{"a": Infinity}', '{"a": null}', '{"a": [1]}', '{"a": {"b": 1}}', "3", '"a"', "[]", ""]
 
 
 @pytest.mark.parametrize("meta", NOT_PLAIN)
@@ -239,6 +370,33 @@ def test_names_must_be_able_to_travel() -> None:
     for name in ("__metadata__", "half a \ud800 pair"):
         with pytest.raises(PayloadError, match="cannot be called"):
             Payload({name: torch.ones(1)})
+
+
+NOT_DENSE: dict[str, tuple[Callable[[], Tensor], str]] = {
+    "sparse": (lambda: torch.eye(2).to_sparse(), "of the layout sparse_coo"),
+    "sparse rows": (lambda: torch.eye(2).to_sparse_csr(), "of the layout sparse_csr"),
+    "meta": (lambda: torch.ones(2, device="meta"), "on the meta device"),
+    "float8": (lambda: torch.ones(2).to(torch.float8_e4m3fn), "of type torch.float8_e4m3fn"),
+    "complex": (lambda: torch.ones(2, dtype=torch.complex64), "of type torch.complex64"),
+    "quantised": (lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), "of type torch.qint8"),
+    "nested": (lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]), "nested"),
+    "65 dimensions": (lambda: torch.ones([1] * 65), "of 65 dimensions"),
+    "array": (lambda: cast(Tensor, np.ones(2)), "a ndarray"),
+    "list": (lambda: cast(Tensor, [1.0]), "a list"),
+    "lazy": (lambda: nn.LazyLinear(2).weight, "a UninitializedParameter"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("make", "said"), NOT_DENSE.values(), ids=NOT_DENSE.keys())
+def test_what_is_no_dense_array_of_numbers_is_refused_before_it_is_computed_with(
+    make: Callable[[], Tensor], said: str
+) -> None:
+    payload = Payload({"w": make()})
+    like = {"w": torch.ones(2)}
+    for refuse in (payload.encode, payload.copied, payload.require_finite, lambda: payload.require(like)):
+        with pytest.raises(PayloadError, match=f"tensor 'w' is {said}"):
+            refuse()
 
 
 # ---- require --------------------------------------------------------------------------------------------------------
