@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
 from potluck import algorithms, draws
 from potluck.algorithms import Algorithm, State, Upload
+from potluck.algorithms.admission import aggregated, check_upload
 from potluck.algorithms.uploads import cast
 from potluck.client import Client, Samples
 from potluck.config import FederationConfig
@@ -28,7 +28,6 @@ from potluck.errors import (
     ConfigError,
     DataError,
     InterruptedRunError,
-    PayloadError,
     PotluckError,
     TrainingError,
     nearest,
@@ -273,25 +272,8 @@ class Federation:
     def _aggregate(self, round: Round, outcomes: Sequence[Outcome]) -> State:
         uploads = [Upload(outcome.client, outcome.upload) for outcome in outcomes]
         for upload in uploads:
-            self._check(upload)
-        # What an algorithm makes with PyTorch's own initialisers here is drawn from the round's key.
-        with draws.initial_weights(round.key):
-            server = self.algorithm.aggregate(self.server, uploads, round, self.task)
-        for name, tensor in server.items():
-            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                raise TrainingError(
-                    f"the server's {name!r} holds numbers that are not finite after round {round.number}. Try smaller "
-                    "learning rates, also those of the algorithm."
-                )
-        return server
-
-    def _check(self, upload: Upload) -> None:
-        """Refuse an upload that is not what clients send, and say whose it is."""
-        try:
-            self.algorithm.check(upload, self.server, self.task)
-        except PayloadError as error:
-            whose, text = f"client {upload.client}", str(error)
-            raise PayloadError(text if text.startswith(whose) else f"{whose} sent what cannot be: {text}") from error
+            check_upload(self.algorithm, upload, self.server, self.task)
+        return aggregated(self.algorithm, self.server, uploads, round, self.task)
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 

@@ -43,6 +43,8 @@ class Algorithm(BaseModel):
     """The data over which :meth:`collect` is summed after local training, if any."""
     enrolls: ClassVar[bool] = False
     """Whether every client takes part in a round 0 before the first."""
+    upload_meta: ClassVar[frozenset[str]] = frozenset({"samples"})
+    """The metadata that an upload may have: an upload with any other is refused."""
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -136,8 +138,15 @@ class Algorithm(BaseModel):
         return Payload(state)
 
     def check(self, upload: Upload, state: State, task: Task) -> None:
-        """Refuse an upload that is not what this algorithm's clients send."""
+        """Refuse an upload that is not what this algorithm's clients send.
+
+        By default it must be like the server's state, and say of how many samples it is. That tensors are dense arrays
+        of ordinary numbers, that there is no metadata but ``upload_meta``, and that ``samples`` is a number that can be
+        was seen to before.
+        """
         upload.payload.require(state)
+        if self.shared:
+            _ = upload.samples
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
         """The server's next state, from uploads in client order: by default their mean, weighted by samples."""

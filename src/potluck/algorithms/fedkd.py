@@ -95,6 +95,7 @@ class FedKD(MutualLearning):
         """Refuse what is not an update of the mentee."""
         upload.payload.require_finite()
         Payload(restored(upload.payload.tensors, state)).require(state)
+        _ = upload.samples
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
         """Add the mean of the updates, each client counting the same."""

@@ -13,6 +13,8 @@ from potluck.payload import Payload
 
 State = dict[str, Tensor]
 """What the server holds between rounds: named tensors."""
+MOST_SAMPLES = 1 << 40
+"""No client has more training samples."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,11 @@ class Upload:
     def samples(self) -> int:
         """How many training samples stand behind this upload (n_k)."""
         samples = self.payload.meta.get("samples")
-        if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
-            raise PayloadError(f"client {self.client} sent no valid number of samples: {samples!r}.")
+        if not isinstance(samples, int) or isinstance(samples, bool) or not 1 <= samples <= MOST_SAMPLES:
+            raise PayloadError(
+                f"client {self.client} sent no valid number of samples: {samples!r} is not a whole number from 1 to "
+                f"2**{MOST_SAMPLES.bit_length() - 1}."
+            )
         return samples
 
 

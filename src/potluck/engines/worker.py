@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from potluck import draws
+from potluck.algorithms.admission import sent_by
 from potluck.client import Client
 from potluck.contract import Batch, Networks, Phase, Received, Round
 from potluck.data.examples import Examples
@@ -70,13 +71,14 @@ class Worker:
             flops += operations
         require_finite(round, client, losses, _weights_are_finite(net))
         collected, operations = self._collect(client, net, received)
-        upload = algorithm.upload(net, collected, received, len(client.train), round)
+        with sent_by(client.id):
+            # Copies: what an algorithm uploads may be the very weights that the next client is loaded into.
+            upload = algorithm.upload(net, collected, received, len(client.train), round).copied()
         state = {name: tensor.cpu() for name, tensor in net.state().items()}
         return Outcome(
             client=client.id,
             state=state,
-            # Copies: what an algorithm uploads may be the very weights that the next client is loaded into.
-            upload=upload.copied(),
+            upload=upload,
             loss=loss_of_round(losses, len(algorithm.adapt(round))),
             flops=flops + operations,
             evaluation=self._evaluate(client, net, received),

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from potluck.algorithms import Algorithm, Upload
+from potluck.algorithms.admission import check_upload
 from potluck.config import RunConfig
 from potluck.contract import Batch, Networks, Phase, Received, Round
 from potluck.engines.randomness import CounterDropout
@@ -86,7 +87,7 @@ def _server_works_alone(bench: Bench) -> None:
     arrived = [Upload(upload.client, Payload.decode(upload.payload.encode())) for upload in uploads]
     before = {name: tensor.clone() for name, tensor in bench.federation.server.items()}
     for upload in arrived:
-        algorithm.check(upload, bench.federation.server, task)
+        check_upload(algorithm, upload, bench.federation.server, task)
     first = algorithm.aggregate(bench.federation.server, arrived, bench.round, task)
     second = algorithm.aggregate(bench.federation.server, uploads, bench.round, task)
     _require(_equal(before, bench.federation.server), "aggregate changes the server's state in place")
@@ -198,7 +199,7 @@ def _rubbish_is_refused(bench: Bench) -> None:
         for what, value in wrong.items():
             upload = Upload(0, Payload({**good.tensors, name: value}, good.meta))
             try:
-                bench.algorithm.check(upload, bench.federation.server, bench.federation.task)
+                check_upload(bench.algorithm, upload, bench.federation.server, bench.federation.task)
             except PayloadError:
                 continue
             raise ConformanceError(f"check lets {name!r} with {what} pass.")

@@ -13,6 +13,9 @@ from potluck.contract import Batch
 from potluck.errors import PayloadError
 from potluck.payload import check_tensor
 
+MOST_COUNTED = 1 << 24
+"""So many samples of one class a client can have: they are counted in float32, which counts no further."""
+
 
 def class_sums(values: Tensor, batch: Batch, classes: int) -> dict[str, Tensor]:
     """The sum of the vectors ``values`` over the samples of each class, [classes, width], and how many there are."""
@@ -30,6 +33,7 @@ def class_means(collected: Mapping[str, Tensor], with_counts: bool = False) -> d
 
 def check_class_means(upload: Upload, width: int, classes: int, dtype: torch.dtype, with_counts: bool = False) -> None:
     """Refuse what is not one vector of ``width`` finite numbers for each of some classes, in their order."""
+    upload.payload.require_dense()
     tensors = upload.payload.tensors
     expected = ["counts", "labels", "means"] if with_counts else ["labels", "means"]
     if sorted(tensors) != expected:
@@ -41,5 +45,10 @@ def check_class_means(upload: Upload, width: int, classes: int, dtype: torch.dty
         raise PayloadError(f"client {upload.client} sent labels that are no ascending classes from 0 to {classes - 1}.")
     if with_counts:
         check_tensor("counts", tensors["counts"], (len(labels),), torch.int32)
-        if bool((tensors["counts"] < 1).any()):
+        counts = tensors["counts"]
+        if bool((counts < 1).any()):
             raise PayloadError(f"client {upload.client} sent a class without a sample.")
+        if bool((counts > MOST_COUNTED).any()):
+            raise PayloadError(
+                f"client {upload.client} sent a class of {int(counts.max()):,} samples: {MOST_COUNTED:,} is the most."
+            )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from potluck.algorithms.admission import sent_by
 from potluck.algorithms.uploads import State
 from potluck.contract import Phase, Round
 from potluck.engines.base import Outcome
@@ -111,9 +112,9 @@ class Course:
             collected = {name: tensor[number] for name, tensor in host.get("sum", {}).items()}
             # Copies: a client may do with what it received as it likes.
             received = {name: tensor.clone() for name, tensor in team.received[number].items()}
-            upload = algorithm.upload(
-                template.networks(state), collected, received, len(client.train), self.round
-            )  # fmt: skip
+            net = template.networks(state)
+            with sent_by(client.id):
+                upload = algorithm.upload(net, collected, received, len(client.train), self.round).copied()
             if team.cache.enabled:
                 try:
                     team.cache.put(client.id, state, stack.row(number))
@@ -122,7 +123,7 @@ class Course:
             yield Outcome(
                 client=client.id,
                 state=state,
-                upload=upload.copied(),
+                upload=upload,
                 loss=loss_of_round(losses, adapting),
                 flops=self._flops[number],
                 evaluation=team.evaluation(host["judged"], number),

@@ -1,0 +1,104 @@
+"""What every upload has to pass before the server computes with it, and whose it was if that goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from potluck import draws
+from potluck.algorithms.base import Algorithm
+from potluck.algorithms.uploads import State, Upload
+from potluck.contract import Round, Task
+from potluck.errors import PayloadError, PotluckError, TrainingError
+
+
+@contextmanager
+def sent_by(client: int) -> Iterator[None]:
+    """While active, an error about what was sent says by whom."""
+    try:
+        yield
+    except PayloadError as error:
+        whose, text = f"client {client}", str(error)
+        if text.startswith(whose):
+            raise
+        raise PayloadError(f"{whose} sent what cannot be: {text}") from error
+
+
+def check_upload(algorithm: Algorithm, upload: Upload, state: State, task: Task) -> None:
+    """Refuse an upload that is not what this algorithm's clients send, and say whose it is.
+
+    Before the algorithm's own check every tensor must be a dense array of ordinary numbers, and of metadata there is
+    only what the algorithm names, with a number of samples that can be. How large finite numbers are is not bounded:
+    one client of bad will can still send weights that ruin an average.
+    """
+    with sent_by(upload.client):
+        upload.payload.require_dense()
+        for name in sorted(upload.payload.meta.keys() - algorithm.upload_meta):
+            raise PayloadError(f"metadata {name!r} was not expected.")
+        if "samples" in upload.payload.meta:
+            _ = upload.samples
+        algorithm.check(upload, state, task)
+
+
+def aggregated(algorithm: Algorithm, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
+    """The server's next state, in which every number is finite; an error that names the client if one is to blame."""
+    server = _aggregate(algorithm, state, uploads, round, task)
+    if (name := _not_finite(server)) is None:
+        return server
+    what = f"the server's {name!r} holds numbers that are not finite after round {round.number}"
+    advice = "smaller learning rates, also those of the algorithm."
+    if len(uploads) == 1:
+        raise TrainingError(
+            f"{what}, in which client {uploads[0].client} alone took part; the largest number that it sent is "
+            f"{_largest(uploads[0]):.3g}. If that is nonsense, look at this client; if not, try {advice}"
+        )
+    found = _to_blame(algorithm, state, uploads, round, task)
+    if not found:
+        raise TrainingError(f"{what}. Try {advice}")
+    raise PayloadError(
+        f"{what}, because of what {_list(found)} sent: numbers up to {max(map(_largest, found)):.3g}. Look at "
+        f"{'this client' if len(found) == 1 else 'these clients'}, or try {advice}"
+    )
+
+
+def _aggregate(algorithm: Algorithm, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
+    # What an algorithm makes with PyTorch's own initialisers here is drawn from the round's key.
+    with draws.initial_weights(round.key):
+        return algorithm.aggregate(state, uploads, round, task)
+
+
+def _not_finite(state: State) -> str | None:
+    """The first tensor with a number that is not finite."""
+    for name, tensor in state.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            return name
+    return None
+
+
+def _to_blame(
+    algorithm: Algorithm, state: State, uploads: Sequence[Upload], round: Round, task: Task
+) -> Sequence[Upload]:
+    """The uploads that spoil the server's state each alone, or without which it is not spoilt; none if all do."""
+
+    def spoils(some: Sequence[Upload]) -> bool:
+        try:
+            return _not_finite(_aggregate(algorithm, state, some, round, task)) is not None
+        except PotluckError:
+            return False
+
+    alone = [upload for upload in uploads if spoils([upload])]
+    if alone:
+        return alone if len(alone) < len(uploads) else ()
+    return [upload for upload in uploads if not spoils([other for other in uploads if other is not upload])]
+
+
+def _largest(upload: Upload) -> float:
+    numbers = [t.abs().max().item() for t in upload.payload.tensors.values() if t.is_floating_point() and t.numel()]
+    return max(numbers, default=0.0)
+
+
+def _list(uploads: Sequence[Upload]) -> str:
+    clients = [str(upload.client) for upload in uploads]
+    return f"client {clients[0]}" if len(clients) == 1 else f"clients {', '.join(clients)}"
