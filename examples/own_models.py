@@ -33,7 +33,7 @@ def main() -> None:
     for site, accuracy in enumerate(summary["client_accuracy"]):
         print(f"site {site}: {100 * accuracy:.1f} % of its test images right")
     print(f"travelled: {summary['bytes_up'] + summary['bytes_down']:,} bytes in all")
-    print("site 2 sees:", [source.class_names[label] for label in clients[2].predict(x[:3])])
+    print("site 2 sees:", [source.class_names[label] for label in federation.predict(2, x[:3])])
 
 
 if __name__ == "__main__":

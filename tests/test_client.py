@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from potluck.client import Architecture, Client, as_examples, as_tensor
 from potluck.data.examples import Examples
-from potluck.errors import DataError, ModelError, PotluckError
+from potluck.errors import DataError, ModelError
 from potluck.federation import Federation
 
 X, Y = torch.arange(12.0).reshape(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])
@@ -146,25 +146,17 @@ def test_a_model_that_cannot_be_copied_is_refused() -> None:
 # ---- alone ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_alone_cannot_predict() -> None:
-    client = Client(net(), (X, Y))
-    for use in (lambda: client.predict(X), lambda: client.logits(X), client.networks):
-        with pytest.raises(PotluckError, match="has not joined a federation yet"):
-            use()
-
-
 def test_it_says_what_it_is() -> None:
-    assert repr(Client(net(), (X, Y), test=(X[:2], Y[:2]))) == "Client(id=-1, train=6, test=2)"
+    assert repr(Client(net(), (X, Y), test=(X[:2], Y[:2]))) == "Client(train=6, test=2)"
+    assert repr(Client(net(), (X, Y)).numbered(3)) == "Client(id=3, train=6, test=0)"
 
 
-def test_a_numbered_copy_shares_the_data_and_knows_no_federation() -> None:
+def test_a_numbered_copy_shares_the_data() -> None:
     client = Client(net(), (X, Y))
     copied = client.numbered(5)
     assert (copied.id, client.id) == (5, -1)
     assert copied.train is client.train
     assert copied.architecture is client.architecture
-    with pytest.raises(PotluckError, match="has not joined"):
-        copied.predict(X)
 
 
 class Sequences(nn.Module):
@@ -188,8 +180,9 @@ def test_equal_recurrent_networks_are_averaged(kind: Callable[..., nn.Module], e
     x, y = torch.randn(12, 5, 3), torch.arange(12) % 2
     clients = [Client(Sequences(kind), (x, y), (x, y)) for _ in range(2)]
     assert clients[0].architecture.key == clients[1].architecture.key
-    history = Federation("fedavg", clients, device="cpu", engine=engine, epochs=1).run(2)
+    federation = Federation("fedavg", clients, device="cpu", engine=engine, epochs=1)
+    history = federation.run(2)
     assert history.summary["all_last"] is not None
-    held = [client.networks()["body"].state_dict() for client in clients]
+    held = [federation.networks(number)["body"].state_dict() for number in range(2)]
     assert all(torch.isfinite(tensor).all() for state in held for tensor in state.values())
-    assert clients[0].logits(x).shape == (12, 2)
+    assert federation.logits(0, x).shape == (12, 2)

@@ -99,7 +99,9 @@ def test_clients_start_where_they_should(monkeypatch: pytest.MonkeyPatch) -> Non
         make_federation(config(models="mlp-5", initial_weights=weights, clients=3), None)
         for weights in ("per-client", "per-architecture")
     )
-    heads = [[client.networks()["head"].get_parameter("weight") for client in each.clients] for each in (own, common)]
+    heads = [
+        [each.networks(client)["head"].get_parameter("weight") for client in each.clients] for each in (own, common)
+    ]
     assert not any(torch.equal(heads[0][0], other) for other in heads[0][1:])
     assert all(torch.equal(heads[1][0], other) for other in heads[1][1:])
     for federation in (own, common):
@@ -116,5 +118,5 @@ def test_clients_show_their_own_samples_alone(monkeypatch: pytest.MonkeyPatch) -
             assert len(examples.x) == len(examples.y) == len(examples) < len(tiny.load().y)
             assert examples.whole_x is federation.clients[0].train.whole_x
         assert len(set(client.train.y.tolist())) == 2
-        right = (client.predict(client.test.x) == client.test.y).double().mean()
+        right = (federation.predict(client, client.test.x) == client.test.y).double().mean()
         assert accuracy[client.id] == pytest.approx(float(right))

@@ -389,5 +389,5 @@ def test_run_opened_to_read_is_not_changed(run: Path, monkeypatch: pytest.Monkey
     opened = package.open_run(run)
     assert isinstance(opened, Federation)
     assert opened.rounds == 5
-    assert opened.clients[2].predict(tiny.load().x[:5]).shape == (5,)
+    assert opened.predict(2, tiny.load().x[:5]).shape == (5,)
     assert tiny.tree(run) == before

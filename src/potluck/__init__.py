@@ -3,7 +3,7 @@
 >>> import potluck
 >>> federation = potluck.Federation("pfedes", clients=clients, mu=0.1)     # doctest: +SKIP
 >>> history = federation.run(rounds=50)                                      # doctest: +SKIP
->>> clients[3].predict(x)                                                    # doctest: +SKIP
+>>> federation.predict(3, x)                                                 # doctest: +SKIP
 """
 
 from __future__ import annotations

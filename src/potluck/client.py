@@ -5,19 +5,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from potluck.data.examples import Examples
-from potluck.errors import DataError, ModelError, PotluckError
+from potluck.errors import DataError, ModelError
 from potluck.models.copying import copy_of
 from potluck.models.fingerprint import fingerprint
-
-if TYPE_CHECKING:
-    from potluck.federation import Federation
 
 Samples = Examples | tuple[Tensor | np.ndarray, Tensor | np.ndarray]
 
@@ -64,7 +60,9 @@ class Client:
         validation: Inputs and labels to choose a round by.
         holdout: Samples for methods that need a share set aside; cut from ``train`` if not given.
 
-    What was given is there again under the same names, as :class:`~potluck.data.Examples`: ``client.test.x`` and
+    A client is only a description: it may take part in any number of federations, each of which trains networks of its
+    own for it and answers with them (:meth:`potluck.Federation.predict`). What was given is there again under the same
+    names, as :class:`~potluck.data.Examples`: ``client.test.x`` and
     ``client.test.y`` are this client's own test inputs and labels.
     """
 
@@ -82,40 +80,16 @@ class Client:
         self.validation = as_examples(validation)
         self.holdout = as_examples(holdout)
         self.id = -1
-        self._federation: Federation | None = None
-
-    def join(self, federation: Federation, number: int) -> None:
-        """Become client ``number`` of a federation."""
-        self.id, self._federation = number, federation
 
     def numbered(self, number: int) -> Client:
-        """A copy of this client, as client ``number``, that knows of no federation."""
+        """A copy of this client, with the same samples, as client ``number`` of a federation."""
         member = copy.copy(self)
-        member.id, member._federation = number, None
+        member.id = number
         return member
 
-    def logits(self, x: Tensor | np.ndarray) -> Tensor:
-        """The personal model's outputs for ``x``, inputs like this client's own."""
-        if self._federation is None:
-            raise PotluckError(
-                "this client has not joined a federation yet: give it to potluck.Federation and run that."
-            )
-        return self._federation.logits(self, as_tensor(x))
-
-    def predict(self, x: Tensor | np.ndarray) -> Tensor:
-        """The personal model's classes for ``x``, inputs like this client's own."""
-        return self.logits(x).argmax(1)
-
-    def networks(self) -> dict[str, nn.Module]:
-        """Copies of the networks this client holds now, by name: ``body`` and ``head`` are its own model."""
-        if self._federation is None:
-            raise PotluckError(
-                "this client has not joined a federation yet: give it to potluck.Federation and run that."
-            )
-        return self._federation.networks(self)
-
     def __repr__(self) -> str:
-        return f"Client(id={self.id}, train={len(self.train)}, test={len(self.test)})"
+        number = "" if self.id < 0 else f"id={self.id}, "
+        return f"Client({number}train={len(self.train)}, test={len(self.test)})"
 
 
 def as_examples(samples: Samples | None) -> Examples:

@@ -120,7 +120,7 @@ def read_config(folder: RunFolder) -> RunConfig:
 
 
 def open_run(path: str | Path, *, data_dir: str | None = None) -> Federation:
-    """A run on disk as a federation, at its newest checkpoint: its ``clients`` can ``predict``.
+    """A run on disk as a federation, at its newest checkpoint, to ``predict`` with its clients' personal models.
 
     The run's data set must be at hand.
 

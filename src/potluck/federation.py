@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 from torch import Tensor, nn
 
@@ -18,7 +19,7 @@ from potluck import algorithms, draws
 from potluck.algorithms import Algorithm, State, Upload
 from potluck.algorithms.admission import aggregated, check_upload
 from potluck.algorithms.uploads import cast
-from potluck.client import Client, Samples
+from potluck.client import Client, Samples, as_tensor
 from potluck.config import FederationConfig
 from potluck.contract import Round
 from potluck.data.transform import Transform
@@ -51,10 +52,11 @@ class Federation:
 
     >>> federation = Federation("pfedes", clients=clients, mu=0.1, epochs=2)     # doctest: +SKIP
     >>> federation.run(rounds=50).summary["all_last"]                            # doctest: +SKIP
+    >>> federation.predict(3, x)                                                 # doctest: +SKIP
 
     Args:
         algorithm: Its name, its class, or an instance with its own settings.
-        clients: The participants; they are not changed, but know afterwards how to ``predict``.
+        clients: The participants. They are not changed, and may be given to any number of federations.
         fraction: Share of the clients that take part in a round.
         seed: The one seed of every random draw.
         engine: Where clients execute: ``loop``, ``stacked`` or ``auto``.
@@ -89,9 +91,10 @@ class Federation:
             raise ConfigError(explain(error, FederationConfig)) from error
         seed = self.config.seed
         self.algorithm = _algorithm(algorithm, settings)
-        if isinstance(clients, Client):
-            raise ConfigError("clients: give a list of them, even of one.")
-        self.clients = list(clients)
+        given = _list_of(clients)
+        self.clients = tuple(client.numbered(number) for number, client in enumerate(given))
+        self._numbers = {id(client): number for number, client in enumerate(given)}
+        self._given = given  # or another client might get the identity of one of them
         self.cohort_size = cohort_size(len(self.clients), self.config.fraction)
         if self.config.early_stop and not any(len(client.validation) for client in self.clients):
             raise ConfigError(
@@ -101,7 +104,7 @@ class Federation:
         self.devices = find_devices(self.config.device)
         where = self.device = self.devices[0]
         free_forgotten(where)
-        task = common_task(self.clients, self.algorithm)
+        task = common_task(given, self.algorithm)
         self._members = admit(self.clients, self.algorithm, seed, where)
         seen = public_samples(public, self.algorithm, task)
         self.task = task if seen is None else replace(task, public=len(seen))
@@ -125,8 +128,6 @@ class Federation:
         self.history = History()
         with draws.initial_weights(draws.fold(seed, "server")):
             self.server = cast(self.algorithm.server_state(self.task), setting.dtype)
-        for number, client in enumerate(self.clients):
-            client.join(self, number)
 
     # ---- running --------------------------------------------------------------------------------------------------
 
@@ -293,20 +294,38 @@ class Federation:
         watch({"event": "evaluated", "number": round.number, "scores": mean, "clients": scores})
         return everyone
 
-    def logits(self, client: Client, x: Tensor) -> Tensor:
+    def predict(self, client: int | Client, x: Tensor | np.ndarray) -> Tensor:
+        """The classes that one client's personal model predicts.
+
+        Args:
+            client: Its number, one of :attr:`clients`, or the client as it was given to this federation.
+            x: Inputs like the client's own.
+        """
+        return self.logits(client, x).argmax(1)
+
+    def logits(self, client: int | Client, x: Tensor | np.ndarray) -> Tensor:
         """The outputs of one client's personal model, with what it would receive in the next round."""
+        number, x = self._number(client), as_tensor(x)
         if tuple(x.shape[1:]) != self.task.shape:
             raise DataError(f"inputs of shape {tuple(x.shape[1:])} are given, and the clients have {self.task.shape}.")
-        return self.engine.predict(self.job(self._number(client), self._next()), x)
+        return self.engine.predict(self.job(number, self._next()), x)
 
-    def networks(self, client: Client) -> dict[str, nn.Module]:
-        """Copies of the networks a client holds now."""
+    def networks(self, client: int | Client) -> dict[str, nn.Module]:
+        """Copies of the networks one client holds now, by name: ``body`` and ``head`` are its own model."""
         return self.engine.networks(self.job(self._number(client), self._next()))
 
-    def _number(self, client: Client) -> int:
-        if not 0 <= client.id < len(self.clients) or self.clients[client.id] is not client:
-            raise PotluckError("this client is not of this federation, or has joined another one since.")
-        return client.id
+    def _number(self, client: int | Client) -> int:
+        """The number of a client, however it is named."""
+        count = len(self.clients)
+        if isinstance(client, Client):
+            if 0 <= client.id < count and self.clients[client.id] is client:
+                return client.id
+            if id(client) in self._numbers:
+                return self._numbers[id(client)]
+            raise ConfigError("this client is not one of this federation's: give its number, or one of its clients.")
+        if not isinstance(client, int) or isinstance(client, bool) or not 0 <= client < count:
+            raise ConfigError(f"there is no client {client!r}: the {count} clients are numbered from 0 to {count - 1}.")
+        return client
 
     def _next(self) -> Round:
         number = self.rounds + 1
@@ -366,6 +385,17 @@ def cohort_size(clients: int, fraction: float) -> int:
     if size < 1:
         raise ConfigError(f"fraction {fraction} of {clients} clients selects nobody: give 1/{clients} or more.")
     return size
+
+
+def _list_of(clients: Sequence[Client]) -> list[Client]:
+    """The clients as they were given, if that is what they are."""
+    if isinstance(clients, Client):
+        raise ConfigError("clients: give a list of them, even of one.")
+    given = list(clients) if isinstance(clients, Sequence) else [clients]
+    for each in given:
+        if not isinstance(each, Client):
+            raise ConfigError(f"clients: give a list of potluck.Client, not of {type(each).__name__}.")
+    return given
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def test_fedproto_predicts_by_the_nearest_prototype_or_by_its_head() -> None:
     for run in runs.values():
         run.run(2, **QUIET)
     x = runs["head"].clients[0].test.x
-    by_head, by_prototype = (run.logits(run.clients[0], x) for run in runs.values())
+    by_head, by_prototype = (run.logits(0, x) for run in runs.values())
     assert not torch.equal(by_head, by_prototype)
     # Only the classes that the client has can be the nearest.
     assert set(by_prototype.argmax(1).tolist()) <= {0, 1}
@@ -162,7 +162,7 @@ def test_fedkd_refuses_an_update_of_another_shape_before_it_is_multiplied_out() 
 def test_fedapen_keeps_its_weight_between_0_and_1() -> None:
     run = federation("fedapen", [client(20, [0, 1]), client(20, [1, 2])], holdout=0.3, ensemble_learning_rate=50.0)
     run.run(3, **QUIET)
-    weights = [float(member.networks()["ensemble"].get_parameter("weight").detach()) for member in run.clients]
+    weights = [float(run.networks(member)["ensemble"].get_parameter("weight").detach()) for member in run.clients]
     assert all(0 <= weight <= 1 for weight in weights)
     assert any(weight in (0.0, 1.0) for weight in weights)
 

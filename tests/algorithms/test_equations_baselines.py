@@ -100,7 +100,7 @@ def test_fedapen(seed: int) -> None:
     number = twin.cohorts[-1][0]
     received, x = twin.federation.server, whole[number].x
     logits = literal.fedapen_predict(whole[number], expected[1][number], small_body, small_head, received, x)
-    found = twin.federation.logits(twin.federation.clients[number], x)
+    found = twin.federation.logits(number, x)
     torch.testing.assert_close(found, logits, rtol=1e-9, atol=1e-9)
 
 

@@ -53,6 +53,6 @@ def test_without_its_three_parts_it_is_local_training() -> None:
     ]
     for run in runs:
         run.run(2, **QUIET)
-    for one, other in zip(runs[0].clients, runs[1].clients, strict=True):
-        weights, others = (member.networks()["body"].state_dict() for member in (one, other))
+    for number in range(2):
+        weights, others = (run.networks(number)["body"].state_dict() for run in runs)
         assert all(torch.equal(weights[path], others[path]) for path in weights)

@@ -57,6 +57,6 @@ def test_the_mixing_vector_is_kept_between_0_and_1(mixing: str, inside: bool) ->
 
     run = federation("pfedafm", [client(12, [0, 1, 2])], mixing=mixing, mixer_learning_rate=5.0, learning_rate=0.1)
     run.run(3, **QUIET)
-    alpha = run.clients[0].networks()["mixer"].get_parameter("weight")
+    alpha = run.networks(0)["mixer"].get_parameter("weight")
     assert bool(((alpha >= 0) & (alpha <= 1)).all()) == inside
     assert not torch.equal(alpha, torch.ones_like(alpha))

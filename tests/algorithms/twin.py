@@ -119,7 +119,7 @@ class Twin:
 
     def held(self, client: int) -> dict[str, Tensor]:
         """A copy of what a client holds."""
-        return potluck.Networks(self.federation.clients[client].networks()).state()
+        return potluck.Networks(self.federation.networks(client)).state()
 
     def batches(self, *epochs: int, samples: Callable[[int], int] | None = None) -> literal.Batches:
         """The library's order of samples, as positions, where the phases of a round last so many epochs.

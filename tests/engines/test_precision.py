@@ -40,7 +40,7 @@ def test_weights_are_float32(name: str, dtype: torch.dtype) -> None:
     run = potluck.Federation("fedavg", clients(), device="cpu", precision=name)
     run.run(1, **QUIET)
     assert {tensor.dtype for tensor in run.server.values()} == {dtype}
-    weights = potluck.Networks(run.clients[0].networks()).state()
+    weights = potluck.Networks(run.networks(0)).state()
     assert {tensor.dtype for tensor in weights.values()} == {dtype}
 
 
@@ -66,7 +66,7 @@ def test_losses_are_computed_in_it(engine: str) -> None:
 
 def predicted_alone(precision: str) -> Tensor:
     run = potluck.Federation("standalone", clients(), device="cpu", precision=precision)
-    return run.clients[0].logits(run.clients[0].test.x)
+    return run.logits(0, run.clients[0].test.x)
 
 
 def predicted_stacked(precision: str) -> Tensor:
@@ -101,9 +101,7 @@ def test_every_algorithm_in_bfloat16(name: str, engine: str) -> None:
     for precision in ("float32", "bf16"):
         run = potluck.Federation(name, clients(), device="cpu", precision=precision, engine=engine, public=public)
         run.run(2, **QUIET)
-        held.append(
-            torch.cat([w.flatten() for w in potluck.Networks(run.clients[0].networks()).state("body").values()])
-        )
+        held.append(torch.cat([w.flatten() for w in potluck.Networks(run.networks(0)).state("body").values()]))
     assert float((held[0] - held[1]).norm() / held[0].norm()) < 0.02
     assert not torch.equal(held[0], held[1])
 
@@ -119,7 +117,7 @@ def test_batch_norm_in_bfloat16(engine: str) -> None:
         run = potluck.Federation("fedproto", clients(model), device="cpu", precision=precision, engine=engine)
         run.run(2, **QUIET)
         assert run.engine.notes == ()
-        found.append(potluck.Networks(run.clients[0].networks()).state("body"))
+        found.append(potluck.Networks(run.networks(0)).state("body"))
     for path, exact in found[0].items():
         assert torch.allclose(found[1][path], exact, rtol=0.05, atol=0.02), path
 

@@ -52,9 +52,9 @@ def test_predictions_and_networks_of_any_client() -> None:
         given.run(1, watch=lambda _: None)
     for number in range(6):
         x = one.clients[number].train.x
-        assert torch.equal(one.clients[number].predict(x), two.clients[number].predict(x))
-        state = two.clients[number].networks()["body"].state_dict()
-        assert all(torch.equal(t, state[p]) for p, t in one.clients[number].networks()["body"].state_dict().items())
+        assert torch.equal(one.predict(number, x), two.predict(number, x))
+        state = two.networks(number)["body"].state_dict()
+        assert all(torch.equal(t, state[p]) for p, t in one.networks(number)["body"].state_dict().items())
 
 
 def test_an_error_on_one_device_ends_the_round_on_all(monkeypatch: pytest.MonkeyPatch) -> None:

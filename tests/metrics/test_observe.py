@@ -21,7 +21,7 @@ def test_the_norm_of_the_gradient_is_that_of_the_whole_loss() -> None:
     history = federation.run(2, watch=potluck.Callback())
     norms = []
     for client in federation.clients:
-        net = client.networks()
+        net = federation.networks(client)
         model = torch.nn.Sequential(net["body"], net["head"])
         F.cross_entropy(model(client.train.x.double()), client.train.y).backward()  # type: ignore[no-untyped-call]
         gradients = [weight.grad for weight in model.parameters()]
@@ -49,7 +49,7 @@ def test_measuring_changes_no_number(potluck: tiny.Command, tmp_path: Path, meth
 def test_the_mixing_vector_is_recorded(potluck: tiny.Command, tmp_path: Path) -> None:
     assert potluck("run", "pfedafm", *tiny.ARGUMENTS, "--rounds", 2, "--out", tmp_path / "run").code == 0
     federation = open_run(tmp_path / "run")
-    mixers = [client.networks()["mixer"].state_dict()["weight"] for client in federation.clients]
+    mixers = [federation.networks(client)["mixer"].state_dict()["weight"] for client in federation.clients]
     mixing = [float(mixer.double().mean()) for mixer in mixers]
     assert tiny.rounds(tmp_path / "run")[-1]["observed"]["mixing"] == pytest.approx(sum(mixing) / len(mixing))
     assert all(0 <= value <= 1 for value in mixing)

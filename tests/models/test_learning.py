@@ -44,7 +44,7 @@ def held(of: Federation) -> list[dict[str, Tensor]]:
     return [
         {
             f"{part}.{path}": tensor
-            for part, net in client.networks().items()
+            for part, net in of.networks(client).items()
             for path, tensor in net.state_dict().items()
         }
         for client in of.clients
@@ -64,7 +64,7 @@ def test_every_network_learns_in_a_federation(everyone: Federation) -> None:
     assert everyone.history.rounds[0]["flops"] > 0
     for name, client in zip(ALL, everyone.clients, strict=True):
         start = split(client.architecture.build(), SHAPE)
-        for part, now in client.networks().items():
+        for part, now in everyone.networks(client).items():
             before = dict(start[part].named_parameters())
             for path, tensor in now.named_parameters():
                 assert torch.isfinite(tensor).all()

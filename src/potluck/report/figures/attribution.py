@@ -64,13 +64,13 @@ def ranks(federation: Federation) -> Ranks:
     clients = federation.clients[:_CLIENTS]
     x = torch.cat([client.test.x[:_IMAGES] for client in clients if len(client.test)])
     y = torch.cat([client.test.y[:_IMAGES] for client in clients if len(client.test)])
-    right = torch.stack([client.predict(x) == y for client in clients])
+    right = torch.stack([federation.predict(client, x) == y for client in clients])
     image = int(right.sum(0).argmax())
     able = [client for client, is_right in zip(clients, right[:, image].tolist(), strict=True) if is_right]
     if len(able) < 2:
         raise NoFigureError("no test image is classified right by two clients")
     label, inputs = int(y[image]), plain(federation, x[image : image + 1])
-    found = [conductance(*own_model(client), inputs, label) for client in able]
+    found = [conductance(*own_model(federation, client), inputs, label) for client in able]
     if len({len(each) for each in found}) > 1:
         raise NoFigureError("the clients' representations are not equally wide")
     order = torch.stack(found, 1).argsort(0).argsort(0)

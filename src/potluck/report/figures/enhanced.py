@@ -73,7 +73,7 @@ def _one_of_each(federation: Federation) -> tuple[Tensor, list[int]]:
 def _enhance(federation: Federation, images: Tensor) -> Tensor:
     import torch
 
-    extractor = federation.clients[0].networks()["extractor"]
+    extractor = federation.networks(0)["extractor"]
     weights = {name.removeprefix("extractor."): value.cpu() for name, value in federation.server.items()}
     extractor.load_state_dict({name: value for name, value in weights.items() if name in extractor.state_dict()})
     with torch.no_grad():

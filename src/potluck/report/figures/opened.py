@@ -69,7 +69,7 @@ def representations(federation: Federation, client: Client, x: Tensor) -> Tensor
     """What the body of a client's own model makes of inputs."""
     import torch
 
-    networks = client.networks()
+    networks = federation.networks(client)
     with torch.no_grad():
         result: Tensor = networks["body"](plain(federation, x)).flatten(1)
     return result
@@ -80,11 +80,11 @@ def plain(federation: Federation, x: Tensor) -> Tensor:
     return federation.setting.transform.plain(x, federation.setting.dtype)
 
 
-def own_model(client: Client) -> tuple[nn.Module, nn.Linear]:
+def own_model(federation: Federation, client: Client) -> tuple[nn.Module, nn.Linear]:
     """The two parts of a client's own model; its head must be one linear layer."""
     from torch import nn
 
-    networks = client.networks()
+    networks = federation.networks(client)
     if not isinstance(networks["head"], nn.Linear):
         raise NoFigureError("a client's head is not one linear layer")
     return networks["body"], networks["head"]
