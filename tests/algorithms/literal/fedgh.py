@@ -1,11 +1,37 @@
-"""FedGH written out equation by equation, to lay beside the paper.
+"""FedGH, written out: the server trains the header of all clients on the means of their representations.
 
-The symbols are the paper's: phi_k are the parameters of client k's extractor F_k (here its body), theta those of the
-header H (here "head"), omega_k both together, LAR the local averaged representation of a class.
+Source: L. Yi, G. Wang, X. Liu, Z. Shi, H. Yu, "FedGH: Heterogeneous Federated Learning with Generalized Global Header",
+ACM MM 2023 (the text of arXiv 2303.13137), section 3.2 with equations 3 to 6, Algorithm 1, and "Training process of
+FedGH" in section 5.1. The released code (github.com/LipingYi/FedGH, FedGH.py and FedGH_mh.py, commit 2a6a29d) was read
+for comparison; where it departs from the paper, the paper is followed.
 
-Equation 4 has theta^{t-1} on its right for every LAR. It is read as the loop that "Training process of FedGH"
-describes: each step starts from what the step before it left, and theta^t is the last result. Algorithm 1 starts at
-t = 0 with theta^{-1}; here the first round is t = 1, and theta^0, the server's own first header, is received in it.
+The paper's symbols are phi_k for "body." and theta for "head.".
+
+Where the source is silent or contradicts itself:
+
+* Indices: Algorithm 1 counts t from 0 and has the clients of round t receive theta^{t-1}, which in its first round does
+  not exist. Rounds are t = 1, 2, ..., and those selected for round 1 start from theta^0, the header the server has
+  drawn ("Randomly initialize the heterogeneous local models and global header theta^0"). The released code leaves the
+  clients of the first round their own headers.
+* Equation 4 is a step from theta^{t-1} for one representation, and in Algorithm 1 there is one step for each client,
+  with s free. Section 5.1 settles it: "In the order of client id, the server inputs the LAR of a class from one client
+  into the global header once", then updates. So steps follow on one another, clients in ascending order, and within a
+  client one step for each class it has. The order of the classes is not given: ascending. This is mode
+  "representation".
+* Mode "client" is the end of the same paragraph, where the representations of one client are a batch of mini-batch
+  gradient descent: one step for each client, with the mean of its losses (a sum would be another reading; l is a mean
+  elsewhere).
+* "Once" is ``passes = 1``. With more, the whole sequence is repeated on the same representations.
+* The server's optimiser is plain gradient descent (equation 4). In the released code it is, by mistake, the optimiser
+  of a client's model that takes the steps, so that the server's header never changes; not followed.
+* Equation 3 is the mean over all of a client's samples of a class. The released code takes the mean of the means of the
+  batches; not followed.
+* Representations are taken by the model as local training left it (Algorithm 1), on the training data.
+* Equation 6 is a step on all of D_k; read as descent over batches. Extractor and header are trained together.
+* Nothing is weighted by n_k: the server has one representation for each client and class, however many samples it is
+  of.
+* A client that was not selected keeps its header (equation 5 is for those selected). What a client holds after the last
+  round is what it trained, not what the server sent afterwards (Algorithm 1 returns omega_k^{T-1}).
 """
 
 from __future__ import annotations
@@ -32,13 +58,16 @@ from .common import (
 
 
 def averaged_representations(client: PartedClient, params: Params) -> dict[int, Tensor]:
-    """Equation 3: label s -> the mean of F_k(phi_k; x_i) over all own samples of class s, in ascending order of s."""
-    labels = client.y.tolist()
-    means = {}
-    for s in sorted(set(labels)):
-        own = [client.body(part(params, "body"), client.x[i : i + 1])[0] for i in range(len(labels)) if labels[i] == s]
-        means[s] = torch.stack(own).sum(dim=0) / len(own)
-    return means
+    """Equation 3: for each class s of D_k, in ascending order, the mean of the extractor's outputs for its samples."""
+    R = client.body(part(params, "body"), client.x).detach()  # R_{k,i}, one row for each sample
+    R_bar: dict[int, Tensor] = {}
+    for s in sorted(set(client.y.tolist())):
+        D_k_s = [i for i, label in enumerate(client.y.tolist()) if label == s]
+        total = torch.zeros_like(R[0])
+        for i in D_k_s:
+            total = total + R[i]
+        R_bar[s] = total / len(D_k_s)  # (3)
+    return R_bar
 
 
 def fedgh(
@@ -51,7 +80,7 @@ def fedgh(
     mode: Literal["representation", "client"] = "representation",
     passes: int = 1,
 ) -> tuple[Params, list[Params]]:
-    """FedGH: Algorithm 1, equations 3 to 6.
+    """Algorithm 1.
 
     Args:
         clients: All N clients, whose heads are alike.
@@ -66,31 +95,34 @@ def fedgh(
     Returns:
         theta after the last round, and omega_k of every client, with the header as the client trained it.
     """
+    if mode not in ("representation", "client"):
+        raise ValueError(mode)
+    eta_theta = Rule(learning_rate=server_learning_rate)
     theta = copied(theta)
     for t, cohort in enumerate(cohorts, start=1):
-        uploads: dict[int, dict[int, Tensor]] = {}
-        for k in selected(cohort):
+        S = selected(cohort)
+
+        # Clients.
+        R_bar: dict[int, dict[int, Tensor]] = {}
+        for k in S:
             client = clients[k]
-            # (5)
-            omega_k = trainable({**part(client.params, "body"), **theta})
-            # (6)
-            v: Params | None = None
+            omega_k = trainable({**part(client.params, "body"), **theta})  # (5)
+            v = None
             for batch in batches(t, k, 0):
                 x, y = samples(client, batch)
                 loss = cross_entropy(client.forward(omega_k, x), y)
-                omega_k, v = descend(rule, omega_k, gradient(loss, omega_k), v)
+                omega_k, v = descend(rule, omega_k, gradient(loss, omega_k), v)  # (6)
             client.params = copied(omega_k)
-            # (3)
-            uploads[k] = averaged_representations(client, client.params)
+            R_bar[k] = averaged_representations(client, client.params)  # (3)
 
-        theta = trainable(theta)
+        # Server.
+        theta_t = trainable(theta)
         for _ in range(passes):
-            for k, means in uploads.items():
-                steps = [[s] for s in means] if mode == "representation" else [list(means)]
-                for labels in steps:
-                    representations = torch.stack([means[s] for s in labels])
-                    loss = cross_entropy(clients[k].head(theta, representations), torch.tensor(labels))
-                    # (4)
-                    theta, _ = descend(Rule(server_learning_rate), theta, gradient(loss, theta), None)
-        theta = copied(theta)
-    return theta, [copied(client.params) for client in clients]
+            for k in S:
+                steps = [[s] for s in R_bar[k]] if mode == "representation" else [list(R_bar[k])]
+                for classes in steps:
+                    z = clients[k].head(theta_t, torch.stack([R_bar[k][s] for s in classes]))  # H, alike for all k
+                    loss = cross_entropy(z, torch.tensor(classes))
+                    theta_t, _v = descend(eta_theta, theta_t, gradient(loss, theta_t), None)  # (4)
+        theta = copied(theta_t)
+    return theta, [client.params for client in clients]

@@ -1,7 +1,25 @@
-"""FedProx, written out: FedAvg with the proximal term of Li et al., "Federated optimization in heterogeneous networks".
+"""FedProx, written out.
 
-Client k minimises h_k(w; w^t) = F_k(w) + mu/2 ||w - w^t||^2, where w^t is the model it received this round and w are
-all parameters of the model. n_k weighs the average as in FedAvg.
+Source: T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith, "Federated Optimization in Heterogeneous
+Networks", MLSys 2020 (arXiv 1812.06127), section 3.2 with the local objective h_k (equation 2) and Algorithm 2, and
+"Implementation" in section 5. The released code (github.com/litian96/FedProx, flearn/optimizer/pgd.py and
+flearn/trainers/fedbase.py, commits 6be8d40 and 3eed82e) agrees with the choices below.
+
+The paper's symbols are w^t for the global model, w_k^{t+1} for what device k makes of it.
+
+Where the source is silent or contradicts itself:
+
+* Selection and averaging: Algorithm 2 selects device k with probability p_k = n_k / n and takes the plain mean over the
+  K selected. Section 5 does something else in all experiments: devices are selected uniformly and the updates weighted
+  by the number of local samples. The cohorts are the caller's here, and the weights those of section 5 (n_k over the
+  sum of the cohort), as in the released code.
+* The local solver: Algorithm 2 asks for some gamma-inexact minimiser of h_k. Section 5 employs stochastic gradient
+  descent for some epochs, so that the number of steps stands for gamma. Done so; stragglers, who do fewer epochs, are
+  those to whom the caller gives fewer batches.
+* A step is one on h_k: the gradient of the mean loss of the batch, plus mu * (w - w^t). Momentum, weight decay and
+  clipping, which the paper does not have, act on the sum of both (in the released optimiser there are none of these).
+* w^t is the global model as it was sent, fixed throughout the round.
+* mu = 0 is FedAvg (section 3.2).
 """
 
 from __future__ import annotations
@@ -26,7 +44,7 @@ from .common import (
 
 
 def squared_distance(w: Params, other: Params) -> Tensor:
-    """||w - other||^2: the sum of the squared differences of all numbers of all tensors."""
+    """The square of the Euclidean norm of the difference, over all tensors."""
     total = torch.zeros((), dtype=torch.float64)
     for name in w:
         total = total + ((w[name] - other[name]) ** 2).sum()
@@ -34,9 +52,14 @@ def squared_distance(w: Params, other: Params) -> Tensor:
 
 
 def fedprox(
-    clients: list[LiteralClient], cohorts: list[list[int]], batches: Batches, rule: Rule, initial: Params, mu: float
+    clients: list[LiteralClient],
+    cohorts: list[list[int]],
+    batches: Batches,
+    rule: Rule,
+    initial: Params,
+    mu: float,
 ) -> tuple[Params, list[Params]]:
-    """FedProx.
+    """Algorithm 2, with the local solver and the weights of section 5.
 
     Args:
         clients: All N clients, of one architecture.
@@ -50,21 +73,22 @@ def fedprox(
         The global model after the last round, and what every client holds: the model it trained when it was last
         selected, or the parameters it was given if it never was.
     """
-    n = {k: len(client.y) for k, client in enumerate(clients)}
     w = copied(initial)
     for t, cohort in enumerate(cohorts, start=1):
         uploads: dict[int, Params] = {}
+        n: dict[int, int] = {}
         for k in selected(cohort):
             client = clients[k]
-            received = copied(w)  # w^t, which stays the same for all batches of the round
-            w_k = trainable(received)
-            v: Params | None = None
+            w_k = trainable(w)
+            v = None
             for batch in batches(t, k, 0):
                 x, y = samples(client, batch)
-                loss = cross_entropy(client.forward(w_k, x), y) + mu / 2 * squared_distance(w_k, received)
-                w_k, v = descend(rule, w_k, gradient(loss, w_k), v)
+                F_k = cross_entropy(client.forward(w_k, x), y)
+                h_k = F_k + mu / 2 * squared_distance(w_k, w)  # (2)
+                w_k, v = descend(rule, w_k, gradient(h_k, w_k), v)
             client.params = copied(w_k)
             uploads[k] = copied(w_k)
+            n[k] = len(client.y)
         if uploads:
             w = aggregate(uploads, n)
-    return w, [copied(client.params) for client in clients]
+    return w, [client.params for client in clients]
