@@ -17,8 +17,9 @@ def test_what_methods_declare() -> None:
     assert found["algorithm.extractor_epochs"] == Range(2, 40, log=True, whole=True)
     assert found["algorithm.extractor_learning_rate"] == Range(0.001, 0.1, log=True, whole=False)
     assert "algorithm.training" not in found
-    # The 10 of CIFAR-10 is no value of the paper.
+    # Numbers in the words about a paper, such as those of data sets and figures, are no values.
     assert declared("fedproto", 0.01) == {"algorithm.pull": Range(0.01, 10, log=True, whole=False)}
+    assert declared("fedgh", 0.01)["algorithm.header_learning_rate"] == Range(0.0001, 10, log=True, whole=False)
 
 
 @pytest.mark.parametrize("method", algorithms.names())

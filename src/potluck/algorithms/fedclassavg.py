@@ -48,7 +48,11 @@ class FedClassAvg(Algorithm):
     up: ClassVar[str] = "the classifier"
 
     rho: float = setting(
-        0.1, "weight of the proximal term", ge=0, paper="0.1 (CIFAR-10, EMNIST), 0.4662 (Fashion-MNIST)"
+        0.1,
+        "weight of the proximal term",
+        ge=0,
+        paper="0.1 (CIFAR-10, EMNIST), 0.4662 (Fashion-MNIST)",
+        values=(0.4662,),
     )
     contrast: Literal["normalised", "release", "off"] = setting(
         "normalised",
@@ -56,7 +60,10 @@ class FedClassAvg(Algorithm):
         paper="not said; code: release",
     )
     temperature: float = setting(
-        0.07, "temperature of the normalised contrastive loss", gt=0, paper="not said; code: 100, and 0.07 as its base"
+        0.07,
+        "temperature of the normalised contrastive loss",
+        gt=0,
+        paper="not said; code: 100, and 0.07 as its base",
     )
     averaging: bool = setting(True, "whether classifiers are averaged; without, nothing travels", paper="true")
     share: Literal["classifier", "all"] = setting(

@@ -45,7 +45,11 @@ class FedGH(Algorithm):
     collects: ClassVar[Literal["train"]] = "train"
 
     header_learning_rate: float = setting(
-        0.01, "learning rate of the server's training", gt=0, paper="0.01; 0.001 to 1 in its Figure 5"
+        0.01,
+        "learning rate of the server's training",
+        gt=0,
+        paper="0.01; 0.001 to 1 in its Figure 5",
+        values=(0.001, 1),
     )
     header_passes: int = setting(1, "how often the server goes over what it received", ge=1, paper="1")
     header_step: Literal["representation", "client"] = setting(

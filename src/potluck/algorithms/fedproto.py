@@ -44,7 +44,11 @@ class FedProto(Algorithm):
     collects: ClassVar[Literal["train"]] = "train"
 
     pull: float = setting(
-        1.0, "weight of the distance from the prototype (lambda)", ge=0, paper="1 (MNIST, FEMNIST), 0.1 (CIFAR-10)"
+        1.0,
+        "weight of the distance from the prototype (lambda)",
+        ge=0,
+        paper="1 (MNIST, FEMNIST), 0.1 (CIFAR-10)",
+        values=(0.1,),
     )
     inference: Literal["head", "prototype"] = setting("head", "what predicts", paper="prototype")
 

@@ -24,7 +24,9 @@ class FedProx(FedAvg):
     paper: ClassVar[str] = "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020"
     venue: ClassVar[str] = "Li et al., MLSys 2020"
 
-    mu: float = setting(0.01, "weight of the proximal term", ge=0, paper="0.001, 0.01, 0.1 and 1")
+    mu: float = setting(
+        0.01, "weight of the proximal term", ge=0, paper="0.001, 0.01, 0.1 and 1", values=(0.001, 0.1, 1)
+    )
 
     def cross_entropy(self, net: Networks, batch: Batch, received: Received) -> Tensor:
         """Cross-entropy and the proximal term."""

@@ -43,12 +43,12 @@ class KTPFL(Algorithm):
     enrolls: ClassVar[bool] = True
 
     temperature: float = setting(10.0, "divides logits before the softmax", gt=0, paper="10")
-    rho: float = setting(0.6, "weight that draws coefficients to 1 / N", ge=0, paper="0.6 to 0.7")
+    rho: float = setting(0.6, "weight that draws coefficients to 1 / N", ge=0, paper="0.6 to 0.7", values=(0.7,))
     coefficient_learning_rate: float = setting(1.0, "learning rate of the coefficients", gt=0)
     coefficient_steps: int = setting(1, "gradient steps on a row of coefficients in a round", ge=1)
     transfer_epochs: int = setting(1, "epochs on the public data", ge=1, paper="1")
     transfer_learning_rate: float | None = setting(
-        None, "learning rate on the public data; the run's own by default", gt=0, paper="0.02"
+        None, "learning rate on the public data; the run's own by default", gt=0, paper="0.02", values=(0.02,)
     )
 
     def server_state(self, task: Task) -> State:

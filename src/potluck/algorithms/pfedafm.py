@@ -65,6 +65,7 @@ class PFedAFM(Algorithm):
         "learning rate of the mixing vector (eta_alpha)",
         gt=0,
         paper="0.001, 0.01, 0.1, 1; code: 0.1 for equal models, 0.01 for unlike ones",
+        values=(0.001, 0.01, 1),
     )
     mixing: Literal["bounded", "free"] = setting(
         "bounded", "whether the mixing vector is kept between 0 and 1", paper="not said; code: bounded"

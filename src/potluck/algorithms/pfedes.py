@@ -52,9 +52,14 @@ class PFedES(Algorithm):
         ge=1,
         paper="5, 10, 15 and 20, the best test accuracy at 5 (arXiv version, section 10, 100 clients); "
         "code: the local epochs E for equal models, E + 10 for unlike ones",
+        values=(10, 15, 20),
     )
     extractor_learning_rate: float | None = setting(
-        None, "learning rate of the extractor; the run's own by default", gt=0, paper="0.01, the run's own"
+        None,
+        "learning rate of the extractor; the run's own by default",
+        gt=0,
+        paper="0.01, the run's own",
+        values=(0.01,),
     )
     extractor_width: int = setting(8, "channels between the extractor's two layers", ge=1, paper="not said; code: 8")
     extractor_layers: int = setting(2, "layers of the extractor", ge=1, le=8, paper="2")

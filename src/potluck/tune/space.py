@@ -72,11 +72,9 @@ def _around(field: FieldInfo, whole: bool, fallback: float) -> Range:
     low, high, inside = _bounds(field, whole)
     if low is not None and high is not None:
         return Range(low + inside[0], high - inside[1], log=False, whole=whole)
-    more = field.json_schema_extra
-    paper = str(more.get("paper", "")) if isinstance(more, dict) else ""
-    # Numbers that are no part of a word, as in CIFAR-10.
-    known = [float(text) for text in re.findall(r"(?<![\w.-])[0-9]+(?:\.[0-9]+)?(?![\w-])", paper)]
-    known = [value for value in [field.default, *known] if value is not None and value > 0] or [fallback]
+    more: Any = field.json_schema_extra or {}
+    known = [value for value in [field.default, *more.get("values", ())] if value is not None and value > 0]
+    known = known or [fallback]
     if whole:
         lowest = max(1, int(min(known)) // 2, int(low or 0))
         return Range(lowest, max(int(max(known)) * 2, lowest), log=True, whole=True)

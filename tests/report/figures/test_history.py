@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 import potluck
@@ -39,12 +37,3 @@ def test_what_it_cannot_be_drawn_over(history: History) -> None:
     for wrong in ("epochs", "miles"):
         with pytest.raises(ConfigError, match="rounds"):
             history.plot(wrong)
-
-
-def test_without_matplotlib(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ConfigError, match=r"pip install 'potluck-fl\[report\]'"):
-        history.plot()
-    shown = history._repr_html_()
-    assert "all clients, last round" in shown
-    assert "pip install" in shown
