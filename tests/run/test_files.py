@@ -5,13 +5,25 @@ from __future__ import annotations
 import errno
 import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from potluck.errors import RunError
-from potluck.run.files import checksum, read_tensors, write_bytes, write_json, write_tensors
+from potluck.run.files import (
+    checksum,
+    checksum_to,
+    open_regular,
+    read_bytes,
+    read_json,
+    read_tensors,
+    refuse_links,
+    write_bytes,
+    write_json,
+    write_tensors,
+)
 
 
 def test_a_file_is_written_with_its_folder_and_replaced(tmp_path: Path) -> None:
@@ -96,3 +108,79 @@ def test_tensors_that_are_missing_or_damaged(tmp_path: Path, content: bytes | No
 def test_checksum_of_what_is_not_there(tmp_path: Path) -> None:
     assert checksum(tmp_path / "nothing") is None
     assert checksum(tmp_path) is None
+
+
+# ---- only regular files -------------------------------------------------------------------------------------------
+
+
+def _link(path: Path) -> None:
+    target = path.with_name("outside")
+    target.write_bytes(b"outside")
+    path.symlink_to(target)
+
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "a link": _link,
+    "a link to nothing": lambda path: path.symlink_to("nowhere"),
+    "a link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": lambda path: path.mkdir(),
+    "a pipe": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_regular_files_are_opened(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "file"
+    KINDS[kind](path)
+    said = rf"file is {' '.join(kind.split()[:2])}, and has to be a regular file"
+    for use in (open_regular, lambda path: open_regular(path, "ab"), read_bytes, read_json, read_tensors):
+        with pytest.raises(RunError, match=said):
+            use(path)
+    assert checksum(path) is None
+    if kind == "a link":
+        assert (tmp_path / "outside").read_bytes() == b"outside"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_links_and_pipes_below_a_folder_are_refused(tmp_path: Path, kind: str) -> None:
+    refuse_links(tmp_path / "nothing")
+    KINDS[kind](tmp_path / "file")
+    if kind == "a folder":
+        refuse_links(tmp_path)
+    else:
+        with pytest.raises(RunError, match=rf"file is {' '.join(kind.split()[:2])}: only files and folders may be"):
+            refuse_links(tmp_path)
+
+
+def test_what_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with pytest.raises(RunError, match=r"cannot read .*file: No such file"):
+        read_bytes(path)
+    with open_regular(path, "ab") as file:
+        file.write(b"[1")
+    with open_regular(path, "ab") as file:
+        assert file.write(b"]") == 1
+    assert read_json(path) == [1]
+    assert read_bytes(path, 3) == b"[1]"
+    with pytest.raises(RunError, match="file is damaged: it has 3 bytes, and may have 2"):
+        read_bytes(path, 2)
+    with pytest.raises(RunError, match="cannot read"):
+        read_bytes(Path("a\0b"))
+    assert checksum_to(path, 2) == zlib.crc32(b"[1")
+    assert checksum_to(path, 4) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 200_000, b"\xff", b"NaN", b"[1e999]", b"-Infinity", b"9" * 5000])
+def test_json_that_is_none(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(RunError, match="file is damaged: "):
+        read_json(path)
+
+
+def test_a_link_in_place_of_a_half_written_file_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_bytes(b"outside")
+    (tmp_path / f".file.{os.getpid()}.part").symlink_to(tmp_path / "outside")
+    write_bytes(tmp_path / "file", b"new")
+    assert (tmp_path / "outside").read_bytes() == b"outside"
+    assert (tmp_path / "file").read_bytes() == b"new"

@@ -1,13 +1,21 @@
-"""Files that are either whole or not there."""
+"""Files that are either whole or not there, and that are read only where they are files.
+
+A run's folder may come from someone else, or be copied by a program that makes links of files. Nothing in it is read
+through a link, and a pipe or a device in place of a file is an error: it could be read for ever.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import stat
 import zlib
+from collections.abc import Iterator
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NoReturn
 
 import safetensors.torch
 from safetensors import SafetensorError
@@ -17,6 +25,125 @@ from potluck.errors import RunError
 
 FORMAT = "potluck-tensors-1"
 _CHUNK = 1 << 22
+_SAFE = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+"""Links are not followed, and a pipe does not wait for its other end; not every system has all of these."""
+
+
+def open_regular(path: Path, mode: str = "rb") -> FileIO:
+    """Open a regular file, without a buffer; ``RunError`` names whatever else is there.
+
+    Args:
+        path: The file. It may not be a link, a pipe, a device or a folder; folders on the way to it may be links.
+        mode: ``"rb"`` to read what is there, or ``"ab"`` to write at its end, for which it is made if it is missing.
+            Nothing is ever truncated.
+    """
+    writing = mode == "ab"
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT if writing else os.O_RDONLY
+    try:
+        # Looked at before it is opened: opening a device can have effects of its own.
+        if os.path.lexists(path):
+            _refuse_others(path, path.lstat().st_mode)
+        number = os.open(path, flags | _SAFE, 0o666)
+        try:
+            _refuse_others(path, os.fstat(number).st_mode)
+            return FileIO(number, "ab+" if writing else "rb")
+        except BaseException:
+            os.close(number)
+            raise
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        raise RunError(f"cannot {'write' if writing else 'read'} {path}: {reason(error)}.") from error
+
+
+def read_bytes(path: Path, limit: int | None = None) -> bytes:
+    """The content of a regular file; ``RunError`` if it is longer than ``limit`` bytes."""
+    with open_regular(path) as file:
+        try:
+            size = os.fstat(file.fileno()).st_size
+            if limit is not None and size > limit:
+                raise RunError(f"{path} is damaged: it has {size:,} bytes, and may have {limit:,}.")
+            return file.read()
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {reason(error)}.") from error
+
+
+def read_text(path: Path, limit: int | None = None) -> str:
+    """The content of a regular file of UTF-8 text."""
+    try:
+        return read_bytes(path, limit).decode()
+    except UnicodeDecodeError as error:
+        raise RunError(f"{path} is damaged: it is no UTF-8 text.") from error
+
+
+def read_json(path: Path, limit: int | None = None) -> Any:
+    """The JSON in a regular file; NaN, infinity and what is too large for a float are refused too."""
+    return parse_json(read_text(path, limit), str(path))
+
+
+def parse_json(text: str | bytes, where: str) -> Any:
+    """Parse JSON; ``RunError`` says that ``where`` is damaged if it is none."""
+    try:
+        return json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
+    except RecursionError as error:
+        raise RunError(f"{where} is damaged: it is nested too deeply.") from error
+    except ValueError as error:
+        raise RunError(f"{where} is damaged: {error}.") from error
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse_number(text)
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ValueError(f"{text[:20]} is not a finite number")
+
+
+def _refuse_others(path: Path, mode: int) -> None:
+    """Raise unless this is the mode of a regular file."""
+    if not stat.S_ISREG(mode):
+        raise RunError(f"{path} is {_kind(mode)}, and has to be a regular file: put the file back.")
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise if ``folder``, or anything below it, is neither a real folder nor a regular file."""
+    for path, mode in walk(folder):
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise RunError(f"{path} is {_kind(mode)}: only files and folders may be there. Remove it.")
+
+
+def walk(folder: Path) -> Iterator[tuple[Path, int]]:
+    """A folder and all below it, each with its mode; links are named and not followed. Nothing if it is missing."""
+    try:
+        mode = folder.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunError(f"cannot look into {folder}: {reason(error)}.") from error
+    yield folder, mode
+    if stat.S_ISDIR(mode):
+        try:
+            names = sorted(os.listdir(folder))  # noqa: PTH208 (all of them before any is looked at)
+        except OSError as error:
+            raise RunError(f"cannot look into {folder}: {reason(error)}.") from error
+        for name in names:
+            yield from walk(folder / name)
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_IFLNK: "a link",
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return kinds.get(stat.S_IFMT(mode), "no file")
+
+
+def reason(error: Exception) -> str:
+    """Why the system refused, in its own words and without the path."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -27,7 +154,7 @@ def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        with _new(temporary) as file:
             file.write(data)
             if durable:
                 file.flush()
@@ -36,7 +163,16 @@ def write_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
-        raise RunError(f"cannot write {path}: {error.strerror or error}.") from error
+        raise RunError(f"cannot write {path}: {reason(error)}.") from error
+
+
+def _new(path: Path) -> BinaryIO:
+    """A new file; one that a killed process left, or a link, is not written to but replaced."""
+    try:
+        return path.open("xb")
+    except FileExistsError:
+        path.unlink()
+        return path.open("xb")
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -55,20 +191,27 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> int:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read tensors written by :func:`write_tensors`."""
     try:
-        return safetensors.torch.load(path.read_bytes())
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror or error}.") from error
+        return safetensors.torch.load(read_bytes(path))
     except SafetensorError as error:
         raise RunError(f"{path} is damaged: {error}.") from error
 
 
 def checksum(path: Path) -> int | None:
-    """The CRC-32 of a file; ``None`` if it cannot be read."""
-    value = 0
+    """The CRC-32 of a regular file; ``None`` if it cannot be read."""
     try:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                value = zlib.crc32(chunk, value)
-    except OSError:
+        return checksum_to(path, None)
+    except RunError:
         return None
-    return value
+
+
+def checksum_to(path: Path, length: int | None) -> int | None:
+    """The CRC-32 of the first ``length`` bytes of a regular file, or of all; ``None`` if it is shorter."""
+    value, left = 0, length
+    with open_regular(path) as file:
+        try:
+            while chunk := file.read(_CHUNK if left is None else min(left, _CHUNK)):
+                value = zlib.crc32(chunk, value)
+                left = None if left is None else left - len(chunk)
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {reason(error)}.") from error
+    return None if left else value
