@@ -19,7 +19,7 @@ from potluck.engines.optimizer import Optimizer
 from potluck.engines.randomness import CounterDropout
 from potluck.engines.workshop import Workshop
 from potluck.errors import DataError
-from potluck.metrics.accuracy import Evaluation, Scores, confusion, scores
+from potluck.metrics.accuracy import Evaluation, Scores, scores, tally
 from potluck.metrics.flops import Cost
 from potluck.models.copying import copy_of
 
@@ -158,10 +158,10 @@ class Worker:
 
     def _score(self, net: Networks, data: Examples, received: Received) -> Scores | None:
         classes = self.setting.task.classes
-        matrix = torch.zeros(classes, classes, dtype=torch.int64, device=self.setting.device)
+        counts = torch.zeros(3, classes, dtype=torch.int64, device=self.setting.device)
         for batch in self._all(net, data):
-            matrix += confusion(self._logits(net, batch.x, received).argmax(1), batch.y, classes)
-        return scores(matrix)
+            counts += tally(self._logits(net, batch.x, received).argmax(1), batch.y, classes)
+        return scores(counts)
 
     def _evaluate(self, client: Client, net: Networks, received: Received) -> Evaluation:
         test = self._score(net, client.test, received)

@@ -35,23 +35,37 @@ class Evaluation:
     validation: Scores | None
 
 
-def confusion(predicted: Tensor, true: Tensor, classes: int) -> Tensor:
-    """How often class i (rows) was predicted as class j (columns)."""
-    return torch.bincount(true * classes + predicted, minlength=classes * classes).reshape(classes, classes)
+def tally(predicted: Tensor, true: Tensor, classes: int, weight: Tensor | None = None) -> Tensor:
+    """Per class, how many samples were predicted correctly, belong to it, and were predicted as it: [..., 3, classes].
+
+    Tallies of batches add up. Several clients are counted at once if the samples are the last dimension of each.
+
+    Args:
+        predicted: The predicted classes.
+        true: The labels.
+        classes: How many classes there are.
+        weight: 1 for samples that count and 0 for padding; by default all of them count.
+
+    >>> tally(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), 3).tolist()
+    [[1, 1, 0], [2, 1, 0], [1, 2, 0]]
+    """
+    one = torch.ones_like(true) if weight is None else weight.to(true.dtype)
+    counts = torch.zeros(*true.shape[:-1], 3, classes, dtype=true.dtype, device=true.device)
+    labels = torch.stack((true, true, predicted), -2)
+    return counts.scatter_add_(-1, labels, torch.stack((one * (predicted == true), one, one), -2))
 
 
-def scores(matrix: Tensor) -> Scores | None:
-    """Scores from a confusion matrix; ``None`` without any sample.
+def scores(counts: Tensor) -> Scores | None:
+    """Scores from a :func:`tally` of one client; ``None`` without any sample.
 
-    >>> scores(torch.tensor([[3, 1, 0], [0, 1, 0], [0, 0, 0]]))
+    >>> scores(torch.tensor([[3, 1, 0], [4, 1, 0], [3, 2, 0]]))
     Scores(samples=5, accuracy=0.8, balanced_accuracy=0.875, macro_f1=0.7619047619047619)
     """
     # In NumPy: for so few numbers an operation of PyTorch takes ten times as long to begin as to do.
-    counts = matrix.cpu().numpy().astype(np.float64)
-    samples = int(counts.sum())
+    correct, true, predicted = counts.cpu().numpy().astype(np.float64)
+    samples = int(true.sum())
     if samples == 0:
         return None
-    correct, true, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
     present, seen = true > 0, true + predicted > 0
     recall = correct[present] / true[present]
     f1 = 2 * correct[seen] / (true + predicted)[seen]

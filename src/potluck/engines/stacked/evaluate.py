@@ -34,10 +34,10 @@ class Reader:
     track: Track
     setting: Setting
 
-    def confusions(self, pool: Pool, samples: Sequence[int]) -> Tensor:
-        """How often each client predicted class i (rows) as class j (columns), [clients, classes, classes]."""
+    def tallies(self, pool: Pool, samples: Sequence[int]) -> Tensor:
+        """Per class, what each client predicted correctly, has and predicted, [clients, 3, classes]."""
         classes = self.setting.task.classes
-        counts = torch.zeros(len(samples), classes, classes, dtype=torch.int64, device=self.setting.device)
+        counts = torch.zeros(len(samples), 3, classes, dtype=torch.int64, device=self.setting.device)
         for clients, batch in self._batches(pool, samples):
             counts[clients] += self._examination(count_batch, pool, clients, batch).of(*batch)["counts"]
         return counts

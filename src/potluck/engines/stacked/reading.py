@@ -11,6 +11,7 @@ from potluck.algorithms import Algorithm
 from potluck.contract import Batch
 from potluck.engines.stacked.operations import Operations
 from potluck.engines.stacked.template import Template, Weights
+from potluck.metrics.accuracy import tally
 
 Reading = Callable[[Template, Algorithm, Weights, Weights, Batch], dict[str, Tensor]]
 """What is found in a batch of each client, by what these hold and received."""
@@ -32,11 +33,9 @@ def predict_batch(
 def count_batch(
     template: Template, algorithm: Algorithm, weights: Weights, received: Weights, batch: Batch
 ) -> dict[str, Tensor]:  # fmt: skip
-    """How often each stacked client predicts class i (rows) as class j (columns) in its batch."""
-    classes = template.task.classes
-    cells = batch.y * classes + predict_batch(template, algorithm, weights, received, batch).argmax(2)
-    counts = torch.zeros(len(cells), classes * classes, dtype=torch.int64, device=cells.device)
-    return {"counts": counts.scatter_add_(1, cells, batch.weight.to(torch.int64)).view(-1, classes, classes)}
+    """Per class, what each stacked client predicts correctly, has and predicts in its batch."""
+    predicted = predict_batch(template, algorithm, weights, received, batch).argmax(2)
+    return {"counts": tally(predicted, batch.y, template.task.classes, batch.weight)}
 
 
 def collect_batch(

@@ -97,20 +97,20 @@ class Team:
         return self._reader().collected(self.track.pools.of(name, data), [len(examples) for examples in data])
 
     def judge(self) -> dict[str, Tensor]:
-        """Confusion matrices of each client, for those data that any of them has."""
+        """Tallies of each client's predictions, for those data that any of them has."""
         found = {}
         for name in ("test", "validation"):
             data: list[Examples] = [getattr(client, name) for client in self.clients]
             samples = [len(examples) for examples in data]
             if any(samples):
-                found[name] = self._reader().confusions(self.track.pools.of(name, data), samples)
+                found[name] = self._reader().tallies(self.track.pools.of(name, data), samples)
         return found
 
     def _reader(self) -> Reader:
         return Reader(self.track, self.setting)
 
     def evaluation(self, judged: Mapping[str, Tensor], number: int) -> Evaluation:
-        """What the confusion matrices say of one client."""
+        """The scores of one client."""
         each = [scores(judged[name][number]) if name in judged else None for name in ("test", "validation")]
         return Evaluation(self.clients[number].id, *each)
 
