@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from potluck.engines.stacked.roster import Roster
 from potluck.engines.stacked.team import Team
@@ -17,6 +18,10 @@ collect_ignore = ["attack"]
 
 # Several workers of pytest share the cores; and one thread adds up in one order.
 torch.set_num_threads(1)
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 
 @pytest.fixture

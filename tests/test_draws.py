@@ -7,7 +7,7 @@ import threading
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -52,7 +52,6 @@ def test_the_published_sequence_of_splitmix64() -> None:
     ]
 
 
-@settings(deadline=None)
 @given(key=INT64, index=INT64)
 def test_tensors_are_hashed_as_integers_are(key: int, index: int) -> None:
     golden = 0x9E3779B97F4A7C15
@@ -62,7 +61,6 @@ def test_tensors_are_hashed_as_integers_are(key: int, index: int) -> None:
     assert fold(key, index) % 2**64 == reference(reference(key + golden) + (index + 1) * golden)
 
 
-@settings(deadline=None)
 @given(key=INT64, index=INT64)
 def test_folding_a_number_is_spreading_twice(key: int, index: int) -> None:
     assert fold(key, index) == int(spread(spread(key, torch.tensor(0)), torch.tensor(index)))
@@ -82,14 +80,12 @@ def test_values_that_every_run_depends_on() -> None:
     assert permutation(fold(3, "cohort", 1), 8).tolist() == [1, 6, 0, 4, 2, 5, 7, 3]
 
 
-@settings(deadline=None)
 @given(key=INT64, words=st.lists(WORD, max_size=4), more=st.lists(WORD, max_size=4))
 def test_folding_goes_step_by_step(key: int, words: list[str | int], more: list[str | int]) -> None:
     assert fold(key, *words, *more) == fold(fold(key, *words), *more)
     assert -(2**63) <= fold(key, *words, *more) < 2**63
 
 
-@settings(deadline=None)
 @given(key=INT64, one=WORD, other=WORD)
 def test_folding_separates_words_and_minds_their_order(key: int, one: str | int, other: str | int) -> None:
     if one != other:
@@ -177,7 +173,6 @@ def test_a_draw_does_not_depend_on_what_else_is_drawn() -> None:
 # ---- permutation ----------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(key=INT64, size=st.integers(0, 200))
 def test_a_permutation_has_everything_once(key: int, size: int) -> None:
     order = permutation(key, size)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -79,7 +79,6 @@ def entry(shape: list[int], offsets: list[int], dtype: str = "F32") -> dict[str,
 # ---- it arrives as it was sent --------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(PAYLOADS)
 def test_a_payload_survives_the_wire(sent: Payload) -> None:
     arrived = Payload.decode(sent.encode())
@@ -93,7 +92,6 @@ def test_a_payload_survives_the_wire(sent: Payload) -> None:
     arrived.require(sent.tensors)
 
 
-@settings(deadline=None)
 @given(PAYLOADS)
 def test_bytes_are_measured_as_encoded(payload: Payload) -> None:
     assert payload.tensor_bytes == sum(t.numel() * t.element_size() for t in payload.tensors.values())

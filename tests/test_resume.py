@@ -42,7 +42,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same run, stopped after round 5: there are checkpoints of rounds 4 and 5."""
     path = tmp_path_factory.mktemp("stopped") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        _after_round(patch, 5, lambda: os.kill(os.getpid(), signal.SIGINT))
+        _after_round(patch, 5, tiny.interrupt)
         assert tiny.call(patch, "run", *tiny.PARTIAL, "--out", path) == 130
     return path
 
@@ -145,7 +145,7 @@ def test_stopped_and_resumed(
 ) -> None:
     run, handlers = tmp_path / "run", [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)]
     with pytest.MonkeyPatch.context() as patch:
-        _after_round(patch, round, lambda: os.kill(os.getpid(), number))
+        _after_round(patch, round, lambda: tiny.interrupt(number))
         ran = potluck("run", *tiny.PARTIAL, "--out", run)
     assert (ran.code, ran.err) == (130, STOPPING)
     assert f"\nStopped after round {round}. Go on with it: potluck resume {run}\n" in ran.out
@@ -160,8 +160,9 @@ def test_second_interrupt_ends_at_once(potluck: tiny.Command, whole: Path, tmp_p
     run = tmp_path / "run"
 
     def twice() -> None:
+        tiny.interrupt()
         os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
+        tiny.wait_for(lambda: False)  # here it is interrupted, or fails
 
     with pytest.MonkeyPatch.context() as patch:
         _after_round(patch, 3, twice)

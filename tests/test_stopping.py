@@ -14,7 +14,7 @@ def test_it_may_come_in_the_midst_of_a_line() -> None:
     said: list[str] = []
 
     def write(text: str, *, interrupted: bool = False) -> None:
-        assert line.acquire(timeout=2)
+        assert line.acquire(timeout=30)
         try:
             if interrupted:
                 signal.raise_signal(signal.SIGINT)

@@ -7,8 +7,6 @@ import os
 import re
 import shutil
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -184,14 +182,6 @@ def pictures(tmp_path: Path) -> Path:
     return tmp_path / "pictures.npz"
 
 
-def wait_for(what: Callable[[], bool]) -> None:
-    for _ in range(1200):
-        if what():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not happen in a minute")
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="signals of POSIX")
 def test_killed_and_stopped_it_goes_on_to_the_same_numbers(
     potluck: tiny.Command, tmp_path: Path, pictures: Path
@@ -205,7 +195,7 @@ def test_killed_and_stopped_it_goes_on_to_the_same_numbers(
         return any(path.read_bytes().count(b"\n") > most for path in out.glob("*/*/rounds.jsonl"))
 
     killed = tiny.start(*command, "--out", out, "--jobs", 2, real=True)
-    wait_for(lambda: under_way(7))
+    tiny.wait_for(lambda: under_way(7))
     killed.kill()
     killed.wait()
     assert not list(out.glob("comparison.*"))

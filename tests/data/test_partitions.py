@@ -36,7 +36,6 @@ def pathological_cases(draw: st.DrawFn) -> tuple[dict[str, Tensor], int, int, in
 
 
 @given(classes=st.integers(1, 60), share=st.floats(0, 1), clients=st.integers(1, 80), key=st.integers(0, 1 << 62))
-@settings(deadline=None)
 def test_greedy_choice_always_finds_distinct_classes(classes: int, share: float, clients: int, key: int) -> None:
     per_client = 1 + int(share * (classes - 1))
     held = hold(per_client, classes, clients, key)
@@ -74,7 +73,7 @@ def test_ties_and_extra_slots_fall_at_random() -> None:
 
 
 @given(case=pathological_cases())
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_pathological(case: tuple[dict[str, Tensor], int, int, int, int]) -> None:
     labels, classes, per_client, clients, key = case
     try:
@@ -114,7 +113,7 @@ def test_pathological(case: tuple[dict[str, Tensor], int, int, int, int]) -> Non
     clients=st.integers(1, 40),
     key=st.integers(0, 1 << 62),
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_pathological_with_plenty_of_data_gives_exactly_k_classes(
     classes: int, share: float, clients: int, key: int
 ) -> None:
@@ -159,7 +158,7 @@ def table(labels: Tensor, rows: list[Tensor], classes: int) -> Tensor:
 
 
 @given(case=any_labels(), clients=st.integers(1, 30), gamma=st.sampled_from(["0.05", "0.5", "5", "1000"]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_dirichlet(case: tuple[dict[str, Tensor], int, int], clients: int, gamma: str) -> None:
     labels, classes, key = case
     try:
@@ -225,7 +224,7 @@ def test_dirichlet_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     clients=st.integers(1, 30),
     alpha=st.sampled_from(["0.001", "0.05", "0.5", "5", "1000000"]),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_balanced_dirichlet(case: tuple[dict[str, Tensor], int, int], clients: int, alpha: str) -> None:
     labels, classes, key = case
     assume(clients <= len(labels["train"]))
@@ -281,7 +280,7 @@ def test_balanced_shares_are_found_quickly(monkeypatch: pytest.MonkeyPatch, alph
 
 
 @given(case=any_labels(least=8), clients=st.integers(1, 30))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_two_classes(case: tuple[dict[str, Tensor], int, int], clients: int) -> None:
     labels, classes, key = case
     try:
@@ -387,7 +386,7 @@ def test_papers_setting_in_numbers() -> None:
     clients=st.integers(1, 60),
     key=st.integers(0, 1 << 62),
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_iid(counts: tuple[int, int, int], clients: int, key: int) -> None:
     assume(clients <= counts[0])
     labels = {pool: torch.zeros(count, dtype=torch.int64) for pool, count in zip(POOLS, counts, strict=True)}

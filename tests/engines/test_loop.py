@@ -81,7 +81,7 @@ def test_results_do_not_depend_on_the_number_of_workers(workers: int, alone: lis
 
 
 def test_workers_really_run_side_by_side() -> None:
-    meeting = threading.Barrier(2, timeout=30)
+    meeting = threading.Barrier(2, timeout=60)
     seen: set[int] = set()
 
     def meet(net: Networks, batch: Batch, received: Received) -> Tensor:
@@ -198,7 +198,7 @@ def test_no_clients_no_outcomes() -> None:
 
 
 def test_one_worker_per_core_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    meeting = threading.Barrier(3, timeout=30)
+    meeting = threading.Barrier(3, timeout=60)
     used: set[int] = set()
 
     def meet(net: Networks, batch: Batch, received: Received) -> Tensor:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from potluck.dispatch import Watching
 from potluck.metrics.accuracy import Scores, scores, tally
 
 
@@ -44,7 +45,6 @@ def samples(draw: st.DrawFn) -> tuple[list[int], list[int], int]:
     return predicted, draw(st.lists(st.sampled_from(some), min_size=size, max_size=size)), classes
 
 
-@settings(deadline=None)
 @given(samples())
 def test_scores_are_those_of_the_literal_computation(given_: tuple[list[int], list[int], int]) -> None:
     predicted, true, classes = given_
@@ -107,10 +107,10 @@ def test_clients_are_tallied_at_once_and_padding_does_not_count() -> None:
 
 
 def test_nothing_of_size_classes_times_classes_is_made() -> None:
-    class Largest(TorchDispatchMode):
+    class Largest(Watching):  # type: ignore[no-untyped-call]  # PyTorch's own
         numbers = 0
 
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # PyTorch's
+        def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))
             self.numbers = max(self.numbers, result.numel() if isinstance(result, Tensor) else 0)
             return result

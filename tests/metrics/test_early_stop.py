@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +59,7 @@ def test_a_run_that_is_stopped_before_ends_the_same(
     def commit_and_stop(record: RunRecord, round: dict[str, int], clients: list[dict[str, Any]]) -> None:
         commit(record, round, clients)
         if round["round"] == moment:
-            os.kill(os.getpid(), signal.SIGINT)
+            tiny.interrupt()
 
     with monkeypatch.context() as patch:
         patch.setattr(RunRecord, "commit_round", commit_and_stop)

@@ -137,7 +137,7 @@ def stacks(draw: st.DrawFn) -> tuple[nn.Module, int]:
     return layers[0], width
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(stacks())
 def test_composition_is_the_model_for_any_chain(case: tuple[nn.Module, int]) -> None:
     model, width = case

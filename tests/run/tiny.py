@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -79,6 +82,26 @@ def finish(process: subprocess.Popen[str]) -> Result:
     """Wait for a process."""
     out, err = process.communicate(timeout=300)
     return Result(process.returncode, out, err)
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened; five minutes on a busy machine are no failure."""
+    deadline = time.monotonic() + 300
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in five minutes"
+        time.sleep(0.02)
+
+
+def interrupt(number: signal.Signals = signal.SIGINT) -> None:
+    """Send this process, which runs a command, a signal; return when the command was asked to stop and has said so.
+
+    A signal that follows at once could arrive as one with it, and the command could go on before it is asked.
+    """
+    handler, others = signal.getsignal(number), set(threading.enumerate())
+    os.kill(os.getpid(), number)
+    wait_for(lambda: signal.getsignal(number) is not handler)
+    for thread in set(threading.enumerate()) - others:
+        thread.join()
 
 
 def rounds(folder: Path) -> list[dict[str, Any]]:

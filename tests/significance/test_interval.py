@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -15,7 +15,6 @@ from potluck.significance import Interval, interval
 accuracies = st.lists(st.floats(0, 1), min_size=2, max_size=12)
 
 
-@settings(deadline=None)
 @given(accuracies)
 def test_interval_is_scipys(values: list[float]) -> None:
     found = interval(values)

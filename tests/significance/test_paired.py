@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
@@ -19,7 +19,6 @@ Test = Callable[[ArrayLike], Paired]
 differences = st.lists(st.integers(-80, 80), min_size=2, max_size=120).map(lambda each: np.array(each) / 1000)
 
 
-@settings(deadline=None)
 @given(differences)
 def test_t_is_scipys(values: NDArray[np.float64]) -> None:
     assume(len(np.unique(values)) > 1)
@@ -30,7 +29,6 @@ def test_t_is_scipys(values: NDArray[np.float64]) -> None:
     assert found.high == pytest.approx(bounds.high, abs=1e-12)
 
 
-@settings(deadline=None)
 @given(differences)
 def test_wilcoxon_is_scipys(values: NDArray[np.float64]) -> None:
     moved = values[values != 0]
@@ -47,7 +45,6 @@ def test_holm_by_hand_and_by_its_definition() -> None:
     assert holm([0.01, None, 0.02, 0.03, 0.005]) == [0.03, None, 0.04, 0.04, 0.02]
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.001, 0.2))
 def test_holm_rejects_step_by_step(ps: list[float], level: float) -> None:
     rejected, order = set(), np.argsort(ps, kind="stable")

@@ -20,7 +20,7 @@ def by_svd(matrix: Tensor, energy: float) -> tuple[Tensor, int]:
     return left[:, :rank] * values[:rank] @ right[:rank], rank
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 12), st.floats(0.3, 0.99), st.integers(0, 999))
 def test_as_a_truncated_svd(rows: int, columns: int, inner: int, energy: float, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -36,7 +36,7 @@ def test_rows_come_as_copies_in_their_order(threads: int) -> None:
 
 def test_no_more_is_on_its_way_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     let = threading.Event()
-    monkeypatch.setattr(Arriving, "wait", lambda self: (let.wait(10), self.tensors)[1])
+    monkeypatch.setattr(Arriving, "wait", lambda self: (let.wait(60), self.tensors)[1])
     porter = Porter(Recycler(0), limit=20, threads=4)
     first = porter.brought(ROWS)  # 12 bytes
     with ThreadPoolExecutor(1) as another:
@@ -45,8 +45,8 @@ def test_no_more_is_on_its_way_than_allowed(monkeypatch: pytest.MonkeyPatch) -> 
             second.result(timeout=0.1)
         assert not any(row.done() for row in first)
         let.set()
-        assert all(torch.equal(row.result(), own) for row, own in zip(second.result(10), ROWS, strict=True))
-    assert all(torch.equal(row.result(10), own) for row, own in zip(first, ROWS, strict=True))
+        assert all(torch.equal(row.result(), own) for row, own in zip(second.result(60), ROWS, strict=True))
+    assert all(torch.equal(row.result(60), own) for row, own in zip(first, ROWS, strict=True))
 
 
 @pytest.mark.parametrize("threads", [0, 4])
@@ -68,16 +68,16 @@ def test_what_fails_is_not_on_its_way_for_ever(threads: int, monkeypatch: pytest
     for where, name in failing:
         with monkeypatch.context() as patch, suppress(MemoryError):
             patch.setattr(where, name, fail)
-            [row.result(10) for row in porter.brought(ROWS)]
+            [row.result(60) for row in porter.brought(ROWS)]
         with porter._arrived:
-            assert porter._arrived.wait_for(lambda: porter._on_the_way == 0, timeout=10)
-    assert [int(row.result(10).sum()) for row in porter.brought(ROWS)] == [6, 22, 38]
+            assert porter._arrived.wait_for(lambda: porter._on_the_way == 0, timeout=60)
+    assert [int(row.result(60).sum()) for row in porter.brought(ROWS)] == [6, 22, 38]
 
 
 def test_a_thread_that_cannot_begin_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its row may be copied by another one, all the same."""
     let, begun = threading.Event(), threading.Thread.start
-    monkeypatch.setattr(Arriving, "wait", lambda self: (let.wait(10), self.tensors)[1])
+    monkeypatch.setattr(Arriving, "wait", lambda self: (let.wait(60), self.tensors)[1])
 
     def start(thread: threading.Thread) -> None:
         if thread.name.endswith("_1"):
@@ -89,9 +89,9 @@ def test_a_thread_that_cannot_begin_is_counted_once(monkeypatch: pytest.MonkeyPa
         patch.setattr(threading.Thread, "start", start)
         porter.brought(ROWS)
     let.set()
-    assert [int(row.result(10).sum()) for row in porter.brought(ROWS)] == [6, 22, 38]
+    assert [int(row.result(60).sum()) for row in porter.brought(ROWS)] == [6, 22, 38]
     with porter._arrived:
-        assert porter._arrived.wait_for(lambda: porter._on_the_way == 0, timeout=10)
+        assert porter._arrived.wait_for(lambda: porter._on_the_way == 0, timeout=60)
 
 
 def test_a_process_that_is_forked_is_not_waited_for() -> None:
@@ -103,7 +103,7 @@ def test_a_process_that_is_forked_is_not_waited_for() -> None:
     child = os.fork()
     if child == 0:
         os._exit(len(list(stack.states(8))))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
         time.sleep(0.01)
     if ended[0] == 0:

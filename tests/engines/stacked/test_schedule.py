@@ -39,7 +39,7 @@ def schedule_of(plan: Plan, views: int = 2) -> tuple[Schedule, Tensor]:
     return make_schedule(plan, views, CPU).located(rows), rows
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(PLANS)
 def test_every_client_sees_the_batches_of_loop_in_their_order(plan: Plan) -> None:
     schedule, _ = schedule_of(plan)
@@ -62,7 +62,7 @@ def test_every_client_sees_the_batches_of_loop_in_their_order(plan: Plan) -> Non
         assert not schedule.sizes[step:, client].any()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(PLANS)
 def test_padding_is_a_sample_of_the_batch_itself(plan: Plan) -> None:
     schedule, rows = schedule_of(plan)
@@ -74,7 +74,6 @@ def test_padding_is_a_sample_of_the_batch_itself(plan: Plan) -> None:
         assert torch.equal(table[padding], table[:, :, :1].expand_as(table)[padding])
 
 
-@settings(deadline=None)
 @given(PLANS, st.sampled_from([lambda count: count, lambda count: -(-count // 2) * 2, lambda _: 8]))
 def test_segments_follow_one_another_and_leave_nobody_out(plan: Plan, rounded: object) -> None:
     assert callable(rounded)
@@ -97,7 +96,7 @@ def test_widths_are_few_and_large_enough(largest: int, batch_size: int) -> None:
     assert width % 32 == 0 or width == batch_size
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=3), min_size=1, max_size=4), st.integers(1, 9))
 def test_clients_planned_together_do_what_they_do_alone(teams: list[list[int]], size: int) -> None:
     plans = [

@@ -36,7 +36,7 @@ def test_it_opens_without_an_error_or_a_request(tmp_path: Path) -> None:
         *("--disable-component-update", "--disable-sync", "--window-size=500,900"),
         *(f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000", "--dump-dom", page.as_uri()),
     ]
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False).stdout
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False).stdout
     title = re.search("<title>(.*?)</title>", dom)
     assert title is not None
     assert title[1] == '{"wrong":[],"asked":0,"wide":false,"shown":"2"}'
