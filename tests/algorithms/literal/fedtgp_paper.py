@@ -6,17 +6,18 @@ abstract, the caption of Figure 2 and summaries of the method could be read; its
 is known at second hand: delta(t) = min(max over c != c' of the distance of Q_t^c and Q_t^c', tau), with Q_t^c the mean
 of class c. All else is the authors' code: system/flcore/clients/clienttgp.py, system/main.py and system/run_me.sh of
 TsingZ0/FedTGP, and, since the server's file of that repository could not be had, system/flcore/servers/servertgp.py of
-TsingZ0/HtFLlib, the first author's library (called "the release" below). No equation number could be checked, so none is given.
+TsingZ0/HtFLlib, the first author's library (called "the release" below). No equation number could be checked, so
+none is given.
 
 The symbols: P_i^c is the mean of client i's representations of class c; P-check^c a trainable vector for each class; F
 two linear layers with a ReLU between them, the same for all classes; P-hat^c = F(P-check^c) the global prototype.
 
 Where the sources are silent or disagree, or this departs from them:
 
-* The margin. Q_t^c is the plain mean of the P_i^c uploaded in round t, as in the release. ``gap`` "paper" takes the largest
-  distance between any two of them; "release" takes for each class the distance to the nearest other class, and of
-  these the largest. Classes that were not uploaded take no part (the release gives them its smallest gap, which cannot
-  become the largest). With one class alone there is no distance: the margin is tau, as in the release.
+* The margin. Q_t^c is the plain mean of the P_i^c uploaded in round t, as in the release. ``gap`` "paper" takes the
+  largest distance between any two of them; "release" takes for each class the distance to the nearest other class, and
+  of these the largest. Classes that were not uploaded take no part (the release gives them its smallest gap, which
+  cannot become the largest). With one class alone there is no distance: the margin is tau, as in the release.
 * The margin is added to the distance of the own class, which makes the own class look farther, and is a constant in
   the loss. It is computed once a round.
 * The softmax is over all C classes, also classes that were not uploaded, as in the release.
