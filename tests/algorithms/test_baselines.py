@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 import potluck
-from potluck import Batch, Networks, Payload, Round, Task
-from potluck.algorithms import Upload, algorithm
-from potluck.errors import ConfigError, PayloadError
+from potluck import Batch, Networks, Payload, Round, Task, draws
+from potluck.algorithms import State, Upload, algorithm
+from potluck.algorithms.admission import aggregated
+from potluck.errors import ConfigError, PayloadError, TrainingError
 
 from .test_special_cases import QUIET, client, federation
 
@@ -48,7 +49,7 @@ def test_kt_pfl_needs_public_data() -> None:
 
 def test_kt_pfl_says_where_there_are_too_many_clients() -> None:
     with pytest.raises(ConfigError, match=r"predictions of all 10,000 clients on 1,000 public .* 4.1 GiB"):
-        algorithm("kt-pfl").server_state(Task((1, 4, 4), classes=100, clients=10_000, public=1000))
+        algorithm("kt-pfl").check_task(Task((1, 4, 4), classes=100, clients=10_000, public=1000))
 
 
 def test_kt_pfl_starts_again_where_no_coefficient_is_left() -> None:
@@ -134,6 +135,51 @@ def test_fedtgp_with_a_single_class() -> None:
     state = method.aggregate(method.server_state(TASK), [sent(0, [1], 1.0)], Round(1, 1), TASK)
     assert all(torch.isfinite(tensor).all() for tensor in state.values() if tensor.is_floating_point())
     assert len(method.broadcast(state, 3, Round(2, 2)).tensors["values"]) == 3
+
+
+@pytest.mark.parametrize(("rule", "margin"), [("paper", 5.0), ("release", 4.5)])
+def test_fedtgp_margin_by_the_paper_and_by_the_release(rule: str, margin: float) -> None:
+    """The class means are (0, 0), (.3, .4) and (3, 4): .5, 4.5 and 5 apart, and .5, .5 and 4.5 from the nearest."""
+    means = torch.tensor([[-0.3, 0.1], [0.3, -0.1], [0.3, 0.4], [3.0, 4.0]])
+    sends = [(0, means[:1], [0]), (1, means[1:3], [0, 1]), (2, means[3:], [2])]
+    uploads = [
+        Upload(number, Payload({"means": rows, "labels": torch.tensor(labels, dtype=torch.int32)}))
+        for number, rows, labels in sends
+    ]
+
+    def after_a_round(**settings: Any) -> State:
+        method = algorithm("fedtgp", {"server_epochs": 1, **settings})
+        with draws.initial_weights(0):
+            state = method.server_state(TASK)
+        return method.aggregate(state, uploads, Round(1, 1), TASK)
+
+    def same(one: State, other: State) -> bool:
+        return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+    found = after_a_round(margin_rule=rule)
+    assert same(found, after_a_round(margin_rule=rule, margin=margin))
+    assert not same(found, after_a_round(margin_rule=rule, margin=margin - 0.25))
+
+
+def test_fedtgp_that_diverges_names_its_rate_and_no_client() -> None:
+    """One mean at a time, at a rate at which batches of ten still converge."""
+    task = replace(TASK, width=64)
+
+    def after(rounds: int, batch: int) -> State:
+        generator = torch.Generator().manual_seed(0)
+        method = algorithm("fedtgp", {"server_batch_size": batch, "server_learning_rate": 0.5, "server_epochs": 5})
+        with draws.initial_weights(1):
+            state = method.server_state(task)
+        for number in range(1, rounds + 1):
+            means = [(100 * torch.randn(2, 64, generator=generator)).relu() for _ in range(4)]
+            labels = torch.tensor([[0, 1], [1, 2], [0, 2], [0, 1]], dtype=torch.int32)
+            uploads = [Upload(n, Payload({"means": means[n], "labels": labels[n]})) for n in range(4)]
+            state = aggregated(method, state, uploads, Round(number, rounds, key=number), task)
+        return state
+
+    assert torch.isfinite(after(3, 10)["prototypes.2.bias"]).all()
+    with pytest.raises(TrainingError, match=r"Try smaller .* also algorithm\.server_learning_rate \(0\.5\)\.$"):
+        after(3, 1)
 
 
 def test_fedkd_where_nobody_makes_a_mistake() -> None:

@@ -137,6 +137,7 @@ def test_fedproto(seed: int) -> None:
 @pytest.mark.parametrize("margin", [100.0, 0.3])
 def test_fedtgp(seed: int, margin: float) -> None:
     how: dict[str, Any] = {"server_epochs": 3, "server_batch_size": 2, "server_learning_rate": 0.2, "margin": margin}
+    how["margin_rule"] = "release"
     twin = Twin("fedtgp", seed, KINDS, pull=3.0, **how)
 
     def order(round: int, epoch: int, count: int) -> list[int]:

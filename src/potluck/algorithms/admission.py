@@ -13,6 +13,9 @@ from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Round, Task
 from potluck.errors import PayloadError, PotluckError, TrainingError
 
+_ORDINARY = 1e4
+"""Weights and representations of networks that learn stay far below this."""
+
 
 @contextmanager
 def sent_by(client: int) -> Iterator[None]:
@@ -48,7 +51,7 @@ def aggregated(algorithm: Algorithm, state: State, uploads: Sequence[Upload], ro
     if (name := _not_finite(server)) is None:
         return server
     what = f"the server's {name!r} holds numbers that are not finite after round {round.number}"
-    advice = "smaller learning rates, also those of the algorithm."
+    advice = f"smaller learning rates{_own_rates(algorithm)}."
     if len(uploads) == 1:
         raise TrainingError(
             f"{what}, in which client {uploads[0].client} alone took part; the largest number that it sent is "
@@ -61,6 +64,12 @@ def aggregated(algorithm: Algorithm, state: State, uploads: Sequence[Upload], ro
         f"{what}, because of what {_list(found)} sent: numbers up to {max(map(_largest, found)):.3g}. Look at "
         f"{'this client' if len(found) == 1 else 'these clients'}, or try {advice}"
     )
+
+
+def _own_rates(algorithm: Algorithm) -> str:
+    """The algorithm's learning rates that are set, in words."""
+    rates = {name: value for name, value in algorithm if name.endswith("learning_rate") and isinstance(value, float)}
+    return "".join(f", also algorithm.{name} ({value:g})" for name, value in rates.items())
 
 
 def _aggregate(algorithm: Algorithm, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
@@ -80,7 +89,10 @@ def _not_finite(state: State) -> str | None:
 def _to_blame(
     algorithm: Algorithm, state: State, uploads: Sequence[Upload], round: Round, task: Task
 ) -> Sequence[Upload]:
-    """The uploads that spoil the server's state each alone, or without which it is not spoilt; none if all do."""
+    """The uploads that spoil the server's state each alone, or without which it is not spoilt; none if all do.
+
+    No upload of ordinary numbers is to blame: a server that trains can diverge on some of them by its own settings.
+    """
 
     def spoils(some: Sequence[Upload]) -> bool:
         try:
@@ -88,10 +100,11 @@ def _to_blame(
         except PotluckError:
             return False
 
-    alone = [upload for upload in uploads if spoils([upload])]
+    suspects = [upload for upload in uploads if _largest(upload) > _ORDINARY]
+    alone = [upload for upload in suspects if spoils([upload])]
     if alone:
         return alone if len(alone) < len(uploads) else ()
-    return [upload for upload in uploads if not spoils([other for other in uploads if other is not upload])]
+    return [upload for upload in suspects if not spoils([other for other in uploads if other is not upload])]
 
 
 def _largest(upload: Upload) -> float:

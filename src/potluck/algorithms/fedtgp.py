@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -27,9 +27,14 @@ class FedTGP(FedProto):
 
     Clients do as in FedProto; what they send is of the trained model. The server does not average, but trains
     prototypes to be near what was sent for their class and far from all else: by cross-entropy over classes of the
-    negative distances, to that of the right class a margin added. The margin is the largest of the distances of a class
-    from its nearest neighbour (by the means of what was sent), and at most ``margin``. All prototypes go to every
-    client; in the first round there are none.
+    negative distances, to that of the right class a margin added. The margin is the largest distance between the means
+    of what was sent for two classes, and at most ``margin``. (In the released code it is the largest distance of a
+    class from its nearest neighbour: ``margin_rule = "release"``.) With only one class, it is ``margin``. All
+    prototypes go to every client; in the first round there are none.
+
+    The server learns by plain gradient descent. The run's learning rate, momentum, weight decay, clip_norm and schedule
+    do not reach its steps. Smaller batches make more and longer steps: with ``server_batch_size = 1``, lower
+    ``server_learning_rate`` as well, or training may diverge.
     """
 
     name: ClassVar[str] = "fedtgp"
@@ -43,6 +48,11 @@ class FedTGP(FedProto):
 
     pull: float = setting(10.0, "weight of the distance from the prototype (lambda)", ge=0, paper="10")
     margin: float = setting(100.0, "the largest margin (tau)", gt=0, paper="100")
+    margin_rule: Literal["paper", "release"] = setting(
+        "paper",
+        "the distance that the margin is: the largest between two classes, or the largest to the nearest class",
+        paper="paper; code: release",
+    )
     server_epochs: int = setting(100, "epochs of the server's training (S)", ge=1, paper="100")
     server_learning_rate: float = setting(0.01, "learning rate of the server's training", gt=0, paper="0.01")
     server_batch_size: int = setting(10, "batch size of the server's training", ge=1, paper="10")
@@ -94,13 +104,15 @@ class FedTGP(FedProto):
         return {name: tensor.detach() - self.server_learning_rate * slope for (name, tensor), slope in steps}
 
     def _margin(self, means: Tensor, labels: Tensor) -> float:
-        """The largest distance of a class from its nearest neighbour, and at most the margin that is set."""
+        """The largest distance between two classes, or of one from the nearest; at most the margin that is set."""
         present = torch.unique(labels)
         if len(present) < 2:
             return self.margin
         centres = torch.stack([means[labels == label].mean(0) for label in present])
-        nearest = distances(centres, centres).masked_fill(torch.eye(len(present), dtype=torch.bool), torch.inf).amin(1)
-        return min(float(nearest.max()), self.margin)
+        apart = distances(centres, centres)
+        if self.margin_rule == "release":
+            apart = apart.masked_fill(torch.eye(len(present), dtype=torch.bool), torch.inf).amin(1)
+        return min(float(apart.max()), self.margin)
 
 
 def _prototypes(weights: State) -> Tensor:
