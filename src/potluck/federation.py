@@ -25,6 +25,7 @@ from potluck.contract import Round
 from potluck.data.transform import Transform
 from potluck.engines import Engine, Job, Outcome, Setting, find_devices, free_forgotten, make_engine
 from potluck.engines.precision import Precision
+from potluck.engines.threads import threads
 from potluck.errors import (
     ConfigError,
     DataError,
@@ -274,7 +275,9 @@ class Federation:
         uploads = [Upload(outcome.client, outcome.upload) for outcome in outcomes]
         for upload in uploads:
             check_upload(self.algorithm, upload, self.server, self.task)
-        return aggregated(self.algorithm, self.server, uploads, round, self.task)
+        # Many small operations, if not one for each weight: more threads would mostly wait for each other.
+        with threads(1):
+            return aggregated(self.algorithm, self.server, uploads, round, self.task)
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from queue import SimpleQueue
 from threading import Lock
 from typing import TypeVar
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from potluck.contract import Round
 from potluck.engines.base import Engine, Job, Outcome, Setting
+from potluck.engines.threads import threads
 from potluck.engines.worker import Worker
 from potluck.metrics.accuracy import Evaluation
 from potluck.metrics.flops import Cost
@@ -81,7 +82,7 @@ class Loop(Engine):
             for job in jobs:
                 yield work(self._workers[0], job)
             return
-        threads = max(self._cores // workers, 1)
+        each = max(self._cores // workers, 1)
         idle: SimpleQueue[Worker] = SimpleQueue()
         while len(self._workers) < workers:
             self._workers.append(Worker(self.setting, self._costs))
@@ -96,8 +97,8 @@ class Loop(Engine):
                 idle.put(worker)
 
         with (
-            _threads(threads),
-            ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads,)) as pool,
+            threads(each),
+            ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(each,)) as pool,
         ):
             waiting: deque[Future[T]] = deque()
             try:
@@ -111,14 +112,3 @@ class Loop(Engine):
             finally:
                 for future in waiting:
                     future.cancel()
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Let operations use ``count`` threads, and afterwards as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
