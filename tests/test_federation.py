@@ -21,6 +21,7 @@ from potluck.algorithms.standalone import Standalone
 from potluck.client import Client
 from potluck.contract import Batch, Networks, Phase, Received, Round, Task
 from potluck.engines.loop import Loop
+from potluck.engines.threads import threads
 from potluck.errors import (
     BusyRunError,
     ConfigError,
@@ -32,6 +33,7 @@ from potluck.errors import (
     TrainingError,
 )
 from potluck.federation import Federation, cohort_size
+from potluck.metrics.traffic import measure_traffic
 from potluck.payload import Payload
 from potluck.run.folder import RunFolder
 
@@ -382,6 +384,43 @@ def test_uploads_come_in_the_order_of_clients() -> None:
     of.engine = Loop(of.setting, workers=3)
     of.run(4)
     assert seen == [of.cohort(number) for number in range(1, 5)]
+
+
+def test_the_server_computes_with_one_thread_and_clients_with_all() -> None:
+    seen: list[int] = []
+
+    class Noting(Tell):
+        def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
+            seen.append(torch.get_num_threads())
+            if round.number == 2:
+                raise TrainingError("a step that fails")
+            return super().aggregate(state, uploads, round, task)
+
+    of = federation(Noting())
+    with threads(3):
+        with pytest.raises(TrainingError, match="a step that fails"):
+            of.run(2)
+        assert torch.get_num_threads() == 3
+    assert seen == [1, 1]
+
+
+def test_a_method_can_refuse_a_task_before_anything_is_made() -> None:
+    class Picky(Tell):
+        most: int = 2
+
+        def check_task(self, task: Task) -> None:
+            if task.classes > self.most or task.public:
+                raise ConfigError(f"most: {self.most} is too few for {task.classes} classes and {task.public} samples.")
+
+        def server_state(self, task: Task) -> State:
+            raise AssertionError("made all the same")
+
+    with pytest.raises(ConfigError, match="most: 2 is too few for 3 classes and 0 samples"):
+        federation(Picky())
+    with pytest.raises(ConfigError, match="most: 5 is too few for 3 classes and 7 samples"):
+        federation(Picky(most=5), public=samples(7))
+    with pytest.raises(ConfigError, match="most: 2 is too few for 4 classes and 0 samples"):
+        measure_traffic(Picky(), ["mlp-8"], (5,), 4, 2)
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,7 @@ class Federation:
         self._members = admit(self.clients, self.algorithm, seed, where)
         seen = public_samples(public, self.algorithm, task)
         self.task = task if seen is None else replace(task, public=len(seen))
+        self.algorithm.check_task(self.task)
         setting = Setting(
             algorithm=self.algorithm,
             task=self.task,

@@ -61,6 +61,12 @@ class Algorithm(BaseModel):
         """The share of its training samples that each client sets aside as ``holdout`` data."""
         return 0.0
 
+    def check_task(self, task: Task) -> None:
+        """Refuse a task that does not fit the settings, with a ``ConfigError`` that says what to change.
+
+        Called before anything is made or trained. By default every task fits.
+        """
+
     # ---- what each side holds -------------------------------------------------------------------------------------
 
     def networks(self, model: nn.Module, task: Task) -> dict[str, nn.Module]:

@@ -51,8 +51,8 @@ class KTPFL(Algorithm):
         None, "learning rate on the public data; the run's own by default", gt=0, paper="0.02", values=(0.02,)
     )
 
-    def server_state(self, task: Task) -> State:
-        """Nobody's predictions yet, and equal coefficients."""
+    def check_task(self, task: Task) -> None:
+        """Refuse what would not fit into the server's memory."""
         numbers = task.clients * (task.public * task.classes + task.clients)
         if numbers > _MOST_NUMBERS:
             raise ConfigError(
@@ -60,6 +60,9 @@ class KTPFL(Algorithm):
                 f"{task.classes:,} classes and a coefficient for each pair of clients: {4 * numbers / 2**30:.1f} GiB "
                 "on the server. Use fewer clients or public samples (--set public=200)."
             )
+
+    def server_state(self, task: Task) -> State:
+        """Nobody's predictions yet, and equal coefficients."""
         return {
             "soft": torch.zeros(task.clients, task.public, task.classes),
             "coefficients": torch.full((task.clients, task.clients), 1 / task.clients, dtype=torch.float64),

@@ -54,6 +54,7 @@ def measure_traffic(
     with initial_weights(0):
         clients = [Client(models.build(name, shape, classes), train=samples) for name in taken]
         task = replace(common_task(clients, algorithm), public=public if "public data" in algorithm.needs else 0)
+        algorithm.check_task(task)
         held_networks = [algorithm.networks(client.architecture.build(), task) for client in clients[:2]]
         state = cast(algorithm.server_state(task), torch.float32)
         for number in range(0 if algorithm.enrolls else 1, _ROUNDS):
