@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -134,21 +134,21 @@ def test_fedproto(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("margin", [100.0, 0.3])
-def test_fedtgp(seed: int, margin: float) -> None:
+@pytest.mark.parametrize(("margin", "gap"), [(100.0, "paper"), (100.0, "release"), (0.3, "paper")])
+def test_fedtgp(seed: int, margin: float, gap: Literal["paper", "release"]) -> None:
     how: dict[str, Any] = {"server_epochs": 3, "server_batch_size": 2, "server_learning_rate": 0.2, "margin": margin}
-    how["margin_rule"] = "release"
-    twin = Twin("fedtgp", seed, KINDS, pull=3.0, **how)
+    twin = Twin("fedtgp", seed, KINDS, pull=3.0, margin_rule=gap, **how)
 
     def order(round: int, epoch: int, count: int) -> list[int]:
         key = draws.fold(draws.fold(seed, "server", round), "order", epoch)
         return draws.permutation(key, count).tolist()
 
-    expected, held = literal.fedtgp(
+    run = literal.fedtgp(
         clients(twin), twin.cohorts, twin.batches(2), rule(), part(twin.server, "prototypes"),
         server_learning_rate=0.2, server_epochs=3, order=order, lam=3.0, tau=margin, server_batch=2,
+        gap=gap,
     )  # fmt: skip
-    twin.compare({**expected, "trained": torch.ones(1, dtype=torch.uint8)}, held)
+    twin.compare({**run.params[-1], "trained": torch.ones(1, dtype=torch.uint8)}, run.held)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

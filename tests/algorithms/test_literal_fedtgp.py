@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -46,11 +47,12 @@ def test_prototypes_in_two_dimensions() -> None:
     assert tgp(params).tolist() == [[43.25, 20.5]]  # relu(21.5, -.5) = (21.5, 0)
 
 
-def test_the_margin_is_the_largest_gap_to_the_nearest_class() -> None:
-    # Class means 0, (3, 4) and (30, 40): the nearest are 5, 5 and 45 away. Two clients hold class 0.
+def test_the_margin_is_the_largest_gap() -> None:
+    # Class means 0, (3, 4) and (30, 40): 5, 45 and 50 apart, 5, 5 and 45 from the nearest. Two clients hold class 0.
     uploads = [(vector(-3.0, 1.0), 0), (vector(3.0, -1.0), 0), (vector(3.0, 4.0), 1), (vector(30.0, 40.0), 7)]
-    assert margin(uploads, 100.0) == 45.0
-    assert margin(uploads, 10.0) == 10.0
+    assert margin(uploads, 100.0) == margin(uploads, 100.0, "paper") == 50.0
+    assert margin(uploads, 100.0, "release") == 45.0
+    assert margin(uploads, 10.0) == margin(uploads, 10.0, "release") == 10.0
     assert margin(uploads[:3], 100.0) == 5.0
 
 
@@ -76,7 +78,7 @@ def test_a_mean_that_is_the_prototype_does_no_harm() -> None:
 def test_a_step_of_the_server_by_hand() -> None:
     # One client with one class: p = 2 of class 1, and tau = .25 is the margin.
     client = make([2.0], [1.0], [1.0], [1])
-    params, _ = fedtgp([client], [[0]], none, Rule(1.0), initial(), 0.1, 1, in_order, tau=0.25)
+    params = fedtgp([client], [[0]], none, Rule(1.0), initial(), 0.1, 1, in_order, tau=0.25).params[-1]
     # logits -6.5 and -1.25. TGP_0 lies above p and TGP_1 below: both derivatives of the loss by them are -q_0
     q_0 = sigmoid(-6.5 + 1.25)
     assert params["prototypes.2.bias"].item() == pytest.approx(1 + 0.1 * 2 * q_0)
@@ -91,7 +93,8 @@ def test_the_server_takes_batches_in_the_given_order() -> None:
 
     def run(order: Order, size: int) -> list[float]:
         clients = [make([2.0], [1.0], [1.0, 2.0], [1, 0]), make([1.0], [1.0], [-1.0])]
-        return flat(fedtgp(clients, [[1, 0]], none, Rule(1.0), initial(), 0.1, 2, order, server_batch=size)[0])
+        run = fedtgp(clients, [[1, 0]], none, Rule(1.0), initial(), 0.1, 2, order, server_batch=size)
+        return flat(run.params[-1])
 
     def backwards(t: int, epoch: int, n: int) -> list[int]:
         asked.append((t, epoch, n))
@@ -114,22 +117,21 @@ def test_the_server_takes_batches_in_the_given_order() -> None:
 
 
 def test_ten_means_make_a_batch() -> None:
-    def run(size: int | None) -> list[float]:
-        clients = [make([0.5 * k], [1.0], [1.0], [k % 2]) for k in range(11)]
-        more = {} if size is None else {"server_batch": size}
-        return flat(fedtgp(clients, [list(range(11))], none, Rule(1.0), initial(), 0.1, 1, in_order, **more)[0])
-
-    assert run(None) == run(10) != run(11)
+    clients = [make([0.5 * k], [1.0], [1.0], [k % 2]) for k in range(11)]
+    run = partial(fedtgp, clients, [list(range(11))], none, Rule(1.0), initial(), 0.1, 1, in_order)
+    default, ten, eleven = (flat(of.params[-1]) for of in (run(), run(server_batch=10), run(server_batch=11)))
+    assert default == ten != eleven
 
 
 def test_round_1_is_plain_and_round_2_is_drawn_to_what_the_server_trained() -> None:
     client = make([2.0], [1.0], [1.0], [1])
-    params, (held,) = fedtgp([client], [[0]], first(1), Rule(0.01), initial(), 0.1, 3, in_order)
+    run = fedtgp([client], [[0]], first(1), Rule(0.01), initial(), 0.1, 3, in_order)
+    params, held = run.params[-1], run.held[0]
     w, v = stepped(2.0, 1.0, 1.0, sigmoid(2.0), 0.01)
     assert held["body.w"].item() == pytest.approx(w)
 
     client = make([2.0], [1.0], [1.0], [1])
-    _, (held,) = fedtgp([client], [[0]] * 2, first(1), Rule(0.01), initial(), 0.1, 3, in_order)
+    (held,) = fedtgp([client], [[0]] * 2, first(1), Rule(0.01), initial(), 0.1, 3, in_order).held
     pull = 10 * 2 * (w - tgp(params)[1].item())  # lambda is 10
     assert held["body.w"].item() == pytest.approx(stepped(w, v, 1.0, sigmoid(w * v), 0.01)[0] - 0.01 * pull)
 
@@ -137,8 +139,9 @@ def test_round_1_is_plain_and_round_2_is_drawn_to_what_the_server_trained() -> N
 def test_every_round_is_drawn_to_the_prototypes_of_the_round_before() -> None:
     def run(rounds: int) -> tuple[Params, float, float]:
         client = make([2.0], [1.0], [1.0], [1])
-        params, (held,) = fedtgp([client], [[0]] * rounds, first(1), Rule(0.01), initial(), 0.1, 3, in_order)
-        return params, held["body.w"].item(), held["head.v"].item()
+        of = fedtgp([client], [[0]] * rounds, first(1), Rule(0.01), initial(), 0.1, 3, in_order)
+        held = of.held[0]
+        return of.params[-1], held["body.w"].item(), held["head.v"].item()
 
     params, w, v = run(2)
     pull = 10 * 2 * (w - tgp(params)[1].item())
@@ -148,16 +151,17 @@ def test_every_round_is_drawn_to_the_prototypes_of_the_round_before() -> None:
 
 def test_a_class_nobody_holds_has_a_prototype_all_the_same() -> None:
     clients = [make([2.0], [1.0], [1.0], [1]), make([1.0], [1.0], [1.0])]
-    params, _ = fedtgp(clients, [[0]], none, Rule(0.01), initial(), 0.1, 3, in_order)
-    _, held = fedtgp(
+    params = fedtgp(clients, [[0]], none, Rule(0.01), initial(), 0.1, 3, in_order).params[-1]
+    held = fedtgp(
         clients, [[0], [1]], lambda t, _k, _phase: [[0]] * (t == 2), Rule(0.01), initial(), 0.1, 3, in_order, lam=0.5
-    )
+    ).held
     pull = 0.5 * 2 * (1 - tgp(params)[0].item())
     assert held[1]["body.w"].item() == pytest.approx(1 - 0.01 * (sigmoid(1.0) - 1 + pull))
 
 
 def test_nothing_is_broadcast_before_anything_was_uploaded() -> None:
     def run(cohorts: list[list[int]]) -> list[float]:
-        return flat(fedtgp([make([2.0], [1.0], [1.0])], cohorts, first(1), Rule(0.1), initial(), 0.1, 1, in_order)[0])
+        of = fedtgp([make([2.0], [1.0], [1.0])], cohorts, first(1), Rule(0.1), initial(), 0.1, 1, in_order)
+        return flat(of.params[-1])
 
     assert run([[], [0]]) == run([[0]])

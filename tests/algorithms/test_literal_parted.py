@@ -65,8 +65,8 @@ def run_fedtgp(clients: list[PartedClient], cohorts: list[list[int]], batches: B
         "prototypes.2.weight": torch.tensor([[0.5, 0.25], [1.0, -1.0]], dtype=torch.float64),
         "prototypes.2.bias": vector(0.125, -0.5),
     }
-    server, held = fedtgp(clients, cohorts, batches, rule, initial, 0.1, 2, lambda _t, _epoch, n: list(range(n)))
-    return list(server.values()), held
+    run = fedtgp(clients, cohorts, batches, rule, initial, 0.1, 2, lambda _t, _epoch, n: list(range(n)))
+    return list(run.params[-1].values()), run.held
 
 
 def run_ktpfl(clients: list[PartedClient], cohorts: list[list[int]], batches: Batches, rule: Rule) -> Result:
