@@ -21,10 +21,15 @@ from potluck.payload import Payload
 class FD(Algorithm):
     """Federated distillation.
 
-    A client sends, for each of its classes, the mean softmax output of its trained model over its samples of the
-    class. Whoever has the class learns from the mean of what the others sent, its own left out:
-    ``CE + distillation * H(mean of the others, softmax(z))``, H the cross-entropy. What was sent for a class counts
-    until it is sent again, by whomever; where nobody else has sent it, the second part is left out.
+    A client sends, for each of its classes, the mean softmax output of its trained model over its training samples of
+    the class. Its loss is ``CE + distillation * H(mean of the others, softmax(z))`` (Algorithm 1, line 5), H the
+    cross-entropy: the target for a class is the mean of what the other clients sent for it (lines 12 and 15). The
+    outputs of a class are used until a round in which a client sends that class again. Where no other client has sent
+    the class, the second term is left out.
+
+    Differences from Algorithm 1: line 6 adds up outputs while the model trains; here they are computed afterwards, with
+    the trained model. Line 5 takes a step for each sample; here a batch is one step. Lines 12 and 15 assume that every
+    device has every class; here the mean is over those that have it.
     """
 
     name: ClassVar[str] = "fd"
@@ -79,12 +84,12 @@ class FD(Algorithm):
         return Payload(class_means(collected))
 
     def check(self, upload: Upload, state: State, task: Task) -> None:
-        """Refuse what are no mean outputs."""
+        """Refuse tensors that are no mean outputs."""
         check_class_means(upload, task.classes, task.classes, state["means"].dtype)
         check_probabilities(upload.client, "means", upload.payload.tensors["means"])
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
-        """Keep what was sent for each class, in place of what was sent for it before."""
+        """Replace the outputs of each class that was sent; keep those of the other classes."""
         labels = torch.cat([upload.payload.tensors["labels"] for upload in uploads])
         senders = [torch.full_like(u.payload.tensors["labels"], u.client) for u in uploads]
         kept = ~torch.isin(state["labels"], labels)

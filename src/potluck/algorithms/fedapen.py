@@ -23,14 +23,20 @@ from potluck.contract import Batch, Group, Networks, Phase, Received, Round, Tas
 class FedAPEN(MutualLearning):
     """Personalized cross-silo learning with adaptability to statistical heterogeneity.
 
-    A client sets a share of its training data aside and holds one number w, which weighs its own logits against those
-    of the shared small model. In a round it first adapts w on the share that was set aside, with both models as they
-    are: ``CE(w own + (1 - w) small)``. Then both models learn from the rest, w fixed, each by cross-entropy, by the
-    other's predictions and by the ensemble's cross-entropy, in which the other is a constant. The server averages the
-    small models, each client counting the same. The ensemble predicts, with the small model as received.
+    A client sets a share of its training data aside and holds one number w, the weight of its own logits against those
+    of the shared small model. In a round it first adapts w on the data set aside, with both models frozen, by
+    ``CE(w own + (1 - w) small)``. Then both models learn from the rest with w fixed, each by cross-entropy, by the
+    other's predictions and by the cross-entropy of the ensemble, in which the other model is a constant. The server
+    averages the small models with equal weights. The ensemble predicts, with the small model as received.
 
-    In the original all clients take part in every round and adapt w after it; here whoever takes part adapts w to the
-    small model that it receives, from the second round on: in the first, nobody has learned yet.
+    The text of the paper was not available, so this follows the authors' code, in which all clients take part in every
+    round and adapt w after it. Here the clients of a round adapt w when they receive the small model, from the second
+    round on: in the first, no model has been trained.
+
+    A client is therefore evaluated with the small model and the w of the start of the round. The authors' code
+    aggregates, adapts w, and then evaluates: in one trial with all clients in every round 77.66 % after 3 rounds and
+    94.97 % after 15, against 75.66 % and 94.54 % here. Under every method, Potluck evaluates what a client holds after
+    its training, before the server combines.
     """
 
     name: ClassVar[str] = "fedapen"
@@ -41,9 +47,11 @@ class FedAPEN(MutualLearning):
     )
     venue: ClassVar[str] = "Qin et al., KDD 2023"
 
-    holdout: float = setting(0.05, "share of the training data set aside for adapting w", gt=0, lt=1, paper="0.05")
-    ensemble_epochs: int = setting(10, "epochs of adapting w", ge=1, paper="10")
-    ensemble_learning_rate: float = setting(1e-3, "learning rate of w", gt=0, paper="0.001")
+    holdout: float = setting(
+        0.05, "share of the training data set aside for adapting w", gt=0, lt=1, paper="not read; code: 0.05"
+    )
+    ensemble_epochs: int = setting(10, "epochs of adapting w", ge=1, paper="not read; code: 10")
+    ensemble_learning_rate: float = setting(1e-3, "learning rate of w", gt=0, paper="not read; code: 0.001")
 
     @property
     def holdout_share(self) -> float:

@@ -28,13 +28,15 @@ class FedClassAvg(Algorithm):
     weighted by training samples (3). Each of the three can be left out: ``contrast = "off"``, ``rho = 0``,
     ``averaging = false``.
 
-    Algorithm 1 makes the clients' models and does not say what the first w_C is: here the server draws it, and it
-    replaces every client's own classifier in round 1. Nobody trains before round 1.
+    Algorithm 1 initialises the clients' models and does not say what the first w_C is: here the server draws it, and it
+    replaces every client's own classifier in round 1. No client trains before round 1. Each view is a pass of its own,
+    so batch norm normalises the two separately.
 
-    ``contrast = "release"`` is the scale of the released code: representations as they are, a temperature of 100, and
-    the loss multiplied by 100 / 0.07. It is not all of that code, which takes representations before the last ReLU,
-    where here a body ends in it. ``share = "all"`` averages whole models, the paper's "+weight" rows.
-    The paper's optimiser is Adam with betas (0.5, 0.999), and its views are the augmentation ``two-views``.
+    ``contrast = "release"`` takes the scale of the released code: no normalisation, a temperature of 100, and the loss
+    multiplied by 100 / 0.07. The released code differs further: it takes representations before the last ReLU (here a
+    body ends in that ReLU), passes both views through the network together, and has rho / 2 times the mean squared
+    distance as the proximal term. ``share = "all"`` averages whole models, the paper's "+weight" rows. The released
+    optimiser is Adam with betas (0.5, 0.999), and its views are the augmentation ``two-views``.
     """
 
     name: ClassVar[str] = "fedclassavg"

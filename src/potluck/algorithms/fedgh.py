@@ -21,15 +21,16 @@ from potluck.payload import Payload
 class FedGH(Algorithm):
     """A generalized global header for unlike feature extractors.
 
-    A client replaces its header by the global one, trains its whole model, and sends the mean representation of each
-    of its classes, over all its training samples as they are (equation 3), with the class's label. The server trains
-    the global header on these pairs by plain gradient descent (equation 4): in the order of clients and labels, one
-    step for each, or one step for each client on all of its pairs. A client predicts with the header that it trained.
+    A client replaces its header by the global one (equation 5), trains its whole model (6), and sends the mean
+    representation of each of its classes, over all its training samples without augmentation (3), with the class's
+    label. The server trains the global header on these pairs by plain gradient descent (4), in the order of clients and
+    labels: one step for each pair, or one step for each client on all of its pairs. A client predicts with the header
+    that it trained.
 
-    The run's momentum, weight decay, clip_norm and schedule do not reach the server's steps. Their rate,
-    ``header_learning_rate``, matters, though the paper's Figure 5 finds no influence: it is the setting to tune.
-    A class that no client of a round has is pushed down by the others' steps and otherwise left alone. (In the
-    released code the server's optimiser holds another network, so that its header stays as it was drawn.)
+    The run's momentum, weight decay, clip_norm and schedule do not apply to the server's steps. Their rate,
+    ``header_learning_rate``, is the setting to tune: it matters here, though the paper's Figure 5 finds no influence.
+    A class that no client of a round has gets no example in that round, and its logit falls. (In the released code the
+    server's optimiser holds another network, so the header keeps its initial weights.)
     """
 
     name: ClassVar[str] = "fedgh"
@@ -73,7 +74,7 @@ class FedGH(Algorithm):
         return Payload(class_means(collected))
 
     def check(self, upload: Upload, state: State, task: Task) -> None:
-        """Refuse what are no class-averaged representations."""
+        """Refuse tensors that are no class-averaged representations."""
         check_class_means(upload, task.common_width(), task.classes, state["head.weight"].dtype)
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:

@@ -26,12 +26,18 @@ from potluck.payload import Payload
 class FedProto(Algorithm):
     """Federated prototype learning.
 
-    A client's loss is ``CE + pull * ||r - prototype_y||^2 / width``, r the representation; a class without a prototype
-    has no second part. After training it sends the mean representation of each of its classes, over all its training
-    samples, and how many there are. The server's prototype of a class is the mean of these, weighted by their numbers;
-    that of a class which nobody of a round has stays as it was.
+    A client's loss is ``CE + pull * ||r - prototype_y||^2 / width`` (equation 7), r the representation of a sample, and
+    without the second term for a class that has no prototype. After training the client sends the mean representation
+    of each of its classes over all its training samples (3), and how many there are. The server's prototype of a class
+    is the mean of these, weighted by their numbers (6). A class that no client of a round has keeps its prototype.
 
-    ``inference`` names what predicts: the model's own head, or the nearest prototype of those that were received.
+    Differences from the paper: equation 6 also divides by the number of clients that have the class, which would shrink
+    its prototype although the weights already sum to 1. Equation 8 sums, over classes, the distance between the mean
+    representation of the batch's samples of a class and the prototype; here, as in the released code, it is the squared
+    distance of each sample, so that values of lambda mean what they mean there. Algorithm 1 takes the uploaded means
+    from batches during training.
+
+    ``inference`` says what predicts: the model's own head, or the nearest prototype of those received (equation 4).
     """
 
     name: ClassVar[str] = "fedproto"
@@ -85,11 +91,11 @@ class FedProto(Algorithm):
         return Payload(class_means(collected, with_counts=True))
 
     def check(self, upload: Upload, state: State, task: Task) -> None:
-        """Refuse what are no class-averaged representations."""
+        """Refuse tensors that are no class-averaged representations."""
         check_class_means(upload, task.common_width(), task.classes, state["prototypes"].dtype, with_counts=True)
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
-        """The mean of each class, weighted by samples; classes that nobody sent stay."""
+        """The mean of each class, weighted by samples; classes that no client sent keep their prototypes."""
         labels, counts = (torch.cat([u.payload.tensors[name] for u in uploads]).long() for name in ("labels", "counts"))
         totals = torch.zeros(task.classes, dtype=torch.int64).index_add(0, labels, counts)
         # Shares first: a sum over all samples may be more than a number can hold.

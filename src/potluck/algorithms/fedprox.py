@@ -15,8 +15,10 @@ from potluck.contract import Batch, Networks, Received
 class FedProx(FedAvg):
     """Federated averaging with a proximal term: ``CE + mu / 2 * ||w - w_received||^2``.
 
-    The distance is of all learnable weights, so that its gradient is ``mu * (w - w_received)``. Like FedAvg it needs
-    one architecture on every client.
+    This is equation 2. The distance is over all learnable weights, and its gradient is ``mu * (w - w_received)``. Like
+    FedAvg it needs one architecture on every client. Clients are drawn uniformly and averaged by training samples, as
+    in the paper's experiments (section 5); Algorithm 2 draws them in proportion to their samples and takes the plain
+    mean.
     """
 
     name: ClassVar[str] = "fedprox"

@@ -25,15 +25,18 @@ _PARTS = ("embedding.weight", "0.weight", "0.bias", "2.weight", "2.bias")
 class FedTGP(FedProto):
     """Trainable global prototypes with an adaptive margin.
 
-    Clients do as in FedProto; what they send is of the trained model. The server does not average, but trains
-    prototypes to be near what was sent for their class and far from all else: by cross-entropy over classes of the
-    negative distances, to that of the right class a margin added. The margin is the largest distance between the means
-    of what was sent for two classes, and at most ``margin``. (In the released code it is the largest distance of a
-    class from its nearest neighbour: ``margin_rule = "release"``.) With only one class, it is ``margin``. All
-    prototypes go to every client; in the first round there are none.
+    Clients train as in FedProto, and send mean representations of the trained model. The server does not average these
+    but trains a prototype for each class, to be near the representations sent for it and far from all others: by
+    cross-entropy over the negative distances, with a margin added to the distance of the right class. The margin is
+    min(largest distance between two classes, ``margin``), where a class stands for the mean of what was sent for it.
+    (The released code takes the largest distance of a class from its nearest neighbour: ``margin_rule = "release"``.)
+    With a single class it is ``margin``. All prototypes go to every client; in the first round there are none.
+
+    The text of the paper was not available. The margin is the paper's as others quote it; all else follows the authors'
+    code, except that there the representations sent are those of the model before training.
 
     The server learns by plain gradient descent. The run's learning rate, momentum, weight decay, clip_norm and schedule
-    do not reach its steps. Smaller batches make more and longer steps: with ``server_batch_size = 1``, lower
+    do not apply to its steps. Smaller batches make more and longer steps: with ``server_batch_size = 1``, lower
     ``server_learning_rate`` as well, or training may diverge.
     """
 
@@ -46,16 +49,18 @@ class FedTGP(FedProto):
     venue: ClassVar[str] = "Zhang et al., AAAI 2024"
     down: ClassVar[str] = "a prototype of every class"
 
-    pull: float = setting(10.0, "weight of the distance from the prototype (lambda)", ge=0, paper="10")
-    margin: float = setting(100.0, "the largest margin (tau)", gt=0, paper="100")
+    pull: float = setting(10.0, "weight of the distance from the prototype (lambda)", ge=0, paper="not read; code: 10")
+    margin: float = setting(100.0, "the largest margin (tau)", gt=0, paper="not read; code: 100")
     margin_rule: Literal["paper", "release"] = setting(
         "paper",
         "the distance that the margin is: the largest between two classes, or the largest to the nearest class",
         paper="paper; code: release",
     )
-    server_epochs: int = setting(100, "epochs of the server's training (S)", ge=1, paper="100")
-    server_learning_rate: float = setting(0.01, "learning rate of the server's training", gt=0, paper="0.01")
-    server_batch_size: int = setting(10, "batch size of the server's training", ge=1, paper="10")
+    server_epochs: int = setting(100, "epochs of the server's training (S)", ge=1, paper="not read; code: 100")
+    server_learning_rate: float = setting(
+        0.01, "learning rate of the server's training", gt=0, paper="not read; code: 0.01"
+    )
+    server_batch_size: int = setting(10, "batch size of the server's training", ge=1, paper="not read; code: 10")
 
     def server_state(self, task: Task) -> State:
         """The weights that prototypes are made from, and whether they have learned anything yet."""
@@ -78,7 +83,7 @@ class FedTGP(FedProto):
         return Payload(class_means(collected))
 
     def check(self, upload: Upload, state: State, task: Task) -> None:
-        """Refuse what are no class-averaged representations."""
+        """Refuse tensors that are no class-averaged representations."""
         check_class_means(upload, task.common_width(), task.classes, state[f"{_NAME}.0.weight"].dtype)
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
@@ -101,7 +106,7 @@ class FedTGP(FedProto):
             loss = F.cross_entropy(-(apart + margin * right), labels)
             gradients = torch.autograd.grad(loss, list(learning.values()))
         steps = zip(learning.items(), gradients, strict=True)
-        return {name: tensor.detach() - self.server_learning_rate * slope for (name, tensor), slope in steps}
+        return {name: tensor.detach() - self.server_learning_rate * gradient for (name, tensor), gradient in steps}
 
     def _margin(self, means: Tensor, labels: Tensor) -> float:
         """The largest distance between two classes, or of one from the nearest; at most the margin that is set."""

@@ -15,8 +15,12 @@ class FML(MutualLearning):
     """Federated mutual learning.
 
     The client's own model learns by ``alpha * CE + (1 - alpha) * KL(small || own)``, the shared small one ("meme") by
-    ``beta * CE + (1 - beta) * KL(own || small)``, both in every batch. The server averages the small models, each
-    client counting the same. The client's own model predicts.
+    ``beta * CE + (1 - beta) * KL(own || small)``, both in every batch. Each takes the other's predictions as constants,
+    and KL is the sum over classes. The server averages the small models with equal weights. The client's own model
+    predicts.
+
+    The text of the paper was not available, so this follows the authors' code. The optimiser of the client's own model
+    starts afresh in every round here, where it lives on there.
     """
 
     name: ClassVar[str] = "fml"
@@ -25,9 +29,11 @@ class FML(MutualLearning):
     venue: ClassVar[str] = "Shen et al., arXiv 2020"
 
     alpha: float = setting(
-        0.5, "weight of the labels against the small model, for the own one", ge=0, le=1, paper="0.5"
+        0.5, "weight of the labels against the small model, for the own one", ge=0, le=1, paper="not read; code: 0.5"
     )
-    beta: float = setting(0.5, "weight of the labels against the own model, for the small one", ge=0, le=1, paper="0.5")
+    beta: float = setting(
+        0.5, "weight of the labels against the own model, for the small one", ge=0, le=1, paper="not read; code: 0.5"
+    )
 
     def mutual_loss(self, net: Networks, batch: Batch, received: Received) -> Tensor:
         """The losses of both models, added."""

@@ -26,8 +26,15 @@ class KTPFL(Algorithm):
     round, and after its training in each round it takes part in. The server keeps the latest of all clients, and a
     matrix of coefficients c, at first all equal. Client k receives the mixture ``sum over l of c_kl soft_l``, learns
     from it on the public data by KL divergence, and then from its own data by cross-entropy. After a round the server
-    takes gradient steps on the rows of those who took part, by
-    ``MSE(soft_k, sum of c_kl soft_l) + rho * MSE(c_k, 1 / N)``; a row is kept at or above 0, with a sum of 1.
+    takes gradient steps on the rows of the clients that took part, by
+    ``MSE(soft_k, sum of c_kl soft_l) + rho * MSE(c_k, 1 / N)``. A row is clipped at 0 and divided by its sum. The run's
+    momentum, weight decay, clip_norm and schedule do not apply to these steps.
+
+    The text of the paper was not available, so this follows the authors' code, with differences: all public samples in
+    every round, where that code draws some anew; no training and no update of the coefficients before the first
+    distillation; the run's local epochs in every round, where they rise from 1 there; plain gradient steps and a
+    division by the sum, where that code looks for a step length and takes a softmax of 5 times the row; KL summed over
+    classes, not averaged. Others report that the paper's objective for c has a KL divergence in place of the MSE.
     """
 
     name: ClassVar[str] = "kt-pfl"
@@ -42,13 +49,27 @@ class KTPFL(Algorithm):
     collects: ClassVar[Literal["public"]] = "public"
     enrolls: ClassVar[bool] = True
 
-    temperature: float = setting(10.0, "divides logits before the softmax", gt=0, paper="10")
-    rho: float = setting(0.6, "weight that draws coefficients to 1 / N", ge=0, paper="0.6 to 0.7", values=(0.7,))
-    coefficient_learning_rate: float = setting(1.0, "learning rate of the coefficients", gt=0)
-    coefficient_steps: int = setting(1, "gradient steps on a row of coefficients in a round", ge=1)
-    transfer_epochs: int = setting(1, "epochs on the public data", ge=1, paper="1")
+    temperature: float = setting(10.0, "divides logits before the softmax", gt=0, paper="not read; code: 10")
+    rho: float = setting(
+        0.6,
+        "weight that draws coefficients to 1 / N",
+        ge=0,
+        paper="not read; code: 0.1 to 3, 0.7 among them",
+        values=(0.7,),
+    )
+    coefficient_learning_rate: float = setting(
+        1.0, "learning rate of the coefficients", gt=0, paper="not read; code: found in each round"
+    )
+    coefficient_steps: int = setting(
+        1, "gradient steps on a row of coefficients in a round", ge=1, paper="not read; code: 1"
+    )
+    transfer_epochs: int = setting(1, "epochs on the public data", ge=1, paper="not read; code: 1")
     transfer_learning_rate: float | None = setting(
-        None, "learning rate on the public data; the run's own by default", gt=0, paper="0.02", values=(0.02,)
+        None,
+        "learning rate on the public data; the run's own by default",
+        gt=0,
+        paper="not read; code: 0.02, the run's own",
+        values=(0.02,),
     )
 
     def check_task(self, task: Task) -> None:
@@ -62,7 +83,7 @@ class KTPFL(Algorithm):
             )
 
     def server_state(self, task: Task) -> State:
-        """Nobody's predictions yet, and equal coefficients."""
+        """No predictions yet, and equal coefficients."""
         return {
             "soft": torch.zeros(task.clients, task.public, task.classes),
             "coefficients": torch.full((task.clients, task.clients), 1 / task.clients, dtype=torch.float64),
@@ -103,26 +124,26 @@ class KTPFL(Algorithm):
         return Payload({"soft": collected["soft"]})
 
     def check(self, upload: Upload, state: State, task: Task) -> None:
-        """Refuse what are no predictions."""
+        """Refuse tensors that are no predictions."""
         upload.payload.require({"soft": state["soft"][0]})
         check_probabilities(upload.client, "soft", upload.payload.tensors["soft"])
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
-        """Take the new predictions, then better the rows of those who sent them."""
+        """Take the new predictions, then update the rows of the clients that sent them."""
         soft, coefficients = state["soft"].clone(), state["coefficients"].clone()
         for upload in uploads:
             soft[upload.client] = upload.payload.tensors["soft"]
         if round.number > 0:
             flat = soft.flatten(1)
             for upload in uploads:
-                coefficients[upload.client] = self._bettered(coefficients[upload.client], flat, upload.client)
+                coefficients[upload.client] = self._updated(coefficients[upload.client], flat, upload.client)
         return {"soft": soft, "coefficients": coefficients}
 
-    def _bettered(self, row: Tensor, flat: Tensor, client: int) -> Tensor:
+    def _updated(self, row: Tensor, flat: Tensor, client: int) -> Tensor:
         for _ in range(self.coefficient_steps):
             missed = flat[client] - row @ flat
-            slope = -2 * flat @ missed / flat.shape[1] + 2 * self.rho * (row - 1 / len(row)) / len(row)
-            row = (row - self.coefficient_learning_rate * slope).clamp(min=0)
+            gradient = -2 * flat @ missed / flat.shape[1] + 2 * self.rho * (row - 1 / len(row)) / len(row)
+            row = (row - self.coefficient_learning_rate * gradient).clamp(min=0)
             total = row.sum()
             # A step that is far too long may leave nothing above 0: start again.
             row = torch.where(total > 0, row / total.clamp(min=torch.finfo(row.dtype).tiny), 1 / len(row))

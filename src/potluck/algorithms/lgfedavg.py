@@ -15,7 +15,9 @@ class LGFedAvg(Algorithm):
     """Think locally, act globally: every client keeps its own body, and the heads are averaged.
 
     A client takes the global head, trains body and head together, and sends its head; the server averages heads,
-    weighted by samples. A client predicts with the head that it trained.
+    weighted by training samples (Algorithm 1, over the round's cohort). A client predicts with the head that it
+    trained. The released code takes the plain mean, and starts from a model that FedAvg has trained; here clients
+    start from their own weights.
     """
 
     name: ClassVar[str] = "lg-fedavg"

@@ -37,15 +37,15 @@ class PFedAFM(Algorithm):
 
     1. G is frozen as received. Model and alpha_k learn from the mixed features by
        ``CE(head(alpha * F_ex(x) + (1 - alpha) * G(x)), y)`` (equations 2 to 6). Equation 6 gives alpha a learning rate
-       and nothing else: the run's momentum, weight decay and clipping do not apply to it.
+       and nothing else: the run's momentum, weight decay and clipping do not apply to it, its schedule does.
     2. The head is frozen as trained in step 1 (equation 8; Algorithm 1 prints that of the round before). G learns by
        ``CE(head(G(x)), y)`` (equations 7 to 10).
 
     The server averages G, weighted by training samples (11). A client predicts with the mixture, and G as the server
     sent it at the start of the round; Algorithm 1 ends with the average made after the last round.
     ``training = "end-to-end"`` trains everything at once by the loss of step 1, which the paper argues against.
-    ``aggregation = "last"`` takes the G of the cohort's last client (by id), not the average, as the released code does
-    by mistake. There clients also hand alpha on to each other, one after another; here each keeps its own.
+    ``aggregation = "last"`` takes the G of the cohort's last client (by id) in place of the average, as the released
+    code does by mistake. There the clients of a round also pass alpha on from one to the next; here each keeps its own.
     """
 
     name: ClassVar[str] = "pfedafm"

@@ -23,9 +23,10 @@ class PFedES(Algorithm):
        ``mu * CE(F_k(G(x)), y) + (1 - mu) * CE(F_k(x), y)`` (equations 4 to 7 of the AAAI paper).
     2. F_k is frozen as trained, in evaluation mode. G learns by ``CE(F_k(G(x)), y)`` (equations 8 to 10).
 
-    The server averages the extractors, weighted by training samples (11). F_k alone predicts.
-    ``training = "simultaneous"`` trains both at once, which the paper argues against. It gives the loss in an appendix
-    that we have not seen; here it is the loss of step 1, in which the gradient of G is scaled by mu.
+    The server averages the extractors, weighted by training samples (11). F_k alone predicts, so only the pass on x
+    updates its batch-norm statistics. ``training = "simultaneous"`` trains both at once, which the paper argues
+    against. Its loss is in an appendix that was not available; here it is that of step 1, which scales the gradient of
+    G by mu.
     """
 
     name: ClassVar[str] = "pfedes"

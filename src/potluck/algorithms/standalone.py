@@ -1,4 +1,4 @@
-"""Standalone: every client trains alone, and nothing travels. What any federation has to beat."""
+"""Standalone: every client trains alone, and nothing travels. The baseline of every comparison."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class Standalone(Algorithm):
 
     name: ClassVar[str] = "standalone"
     title: ClassVar[str] = "Standalone"
-    paper: ClassVar[str] = "local training, the lower bound in all five papers"
-    venue: ClassVar[str] = "the lower bound"
+    paper: ClassVar[str] = "local training, the baseline that the papers call the lower bound"
+    venue: ClassVar[str] = "local training"

@@ -26,6 +26,7 @@ Where the code is departed from, or silent:
 * Temperature. For those who teach and those who learn, without a factor T^2, as in the code.
 * KL of distillation is a mean over the batch and a sum over classes. (The code divides by the number of classes too.)
 * The public inputs are all P, in each round. (The code draws N_alignment of them anew.)
+* Epochs on own data are those of the batches given. (In the code they rise by one a round, from 1 to a maximum.)
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def seen_classes(seen: Tensor, uploads: Sequence[Upload]) -> Tensor:
 def table_payload(values: Tensor, known: Tensor, wanted: Tensor) -> Payload:
     """The known rows of a table [classes, width], for a client with a row of :func:`seen_classes`.
 
-    Of a client that has not said yet which classes it has, nobody knows them: it is sent all.
+    A client that has not taken part yet, whose classes are not known, receives all.
     """
     rows = known.bool() & (wanted.bool() | ~wanted.any())
     labels = torch.nonzero(rows).flatten()
