@@ -19,7 +19,7 @@ from potluck.payload import Payload
 
 
 class FedGH(Algorithm):
-    """A generalized global header for unlike feature extractors.
+    """A generalized global header for different feature extractors.
 
     A client replaces its header by the global one (equation 5), trains its whole model (6), and sends the mean
     representation of each of its classes, over all its training samples without augmentation (3), with the class's

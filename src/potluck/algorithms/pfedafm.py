@@ -64,7 +64,7 @@ class PFedAFM(Algorithm):
         0.1,
         "learning rate of the mixing vector (eta_alpha)",
         gt=0,
-        paper="0.001, 0.01, 0.1, 1; code: 0.1 for equal models, 0.01 for unlike ones",
+        paper="0.001, 0.01, 0.1, 1; code: 0.1 for equal models, 0.01 for different ones",
         values=(0.001, 0.01, 1),
     )
     mixing: Literal["bounded", "free"] = setting(

@@ -52,7 +52,7 @@ class PFedES(Algorithm):
         "epochs of step 2, training the extractor (E_fe)",
         ge=1,
         paper="5, 10, 15 and 20, the best test accuracy at 5 (arXiv version, section 10, 100 clients); "
-        "code: the local epochs E for equal models, E + 10 for unlike ones",
+        "code: the local epochs E for equal models, E + 10 for different ones",
         values=(10, 15, 20),
     )
     extractor_learning_rate: float | None = setting(
