@@ -7,7 +7,13 @@ from collections.abc import Iterable
 
 
 class PotluckError(Exception):
-    """Base of every error that Potluck raises on purpose; the command line prints it without a traceback."""
+    """Base of every error that Potluck raises on purpose; the command line prints it without a traceback.
+
+    Its arguments are the lines of the message, mostly one. A name with a line break in it does not begin another.
+    """
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class ConfigError(PotluckError):

@@ -10,6 +10,7 @@ import typer
 
 from potluck import __version__
 from potluck.cli import algorithms, compare, data, models, report, runs, tune
+from potluck.cli.common import say_error
 from potluck.errors import PotluckError
 
 app = typer.Typer(
@@ -53,5 +54,5 @@ def main() -> None:
         app()
     except (PotluckError, OSError) as error:
         # An OSError is what nobody foresaw: a folder that vanished, standard output on a disk that is full.
-        typer.echo(f"potluck: {error}", err=True)
+        say_error(error)
         sys.exit(2)

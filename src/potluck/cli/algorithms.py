@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from potluck.cli.common import DataDir, Json, console_for
+from potluck.cli.common import DataDir, Json, console_for, say_json
 
 app = typer.Typer()
 
@@ -45,7 +44,7 @@ def algorithms(
         kind = find(name)
         if as_json:
             found = [asdict(setting) for setting in settings(kind)]
-            typer.echo(json.dumps({"version": 1, "name": kind.name, "paper": kind.paper, "settings": found}, indent=2))
+            say_json({"version": 1, "name": kind.name, "paper": kind.paper, "settings": found})
         else:
             console_for().print(setting_table(kind))
         return
@@ -55,6 +54,6 @@ def algorithms(
         rows = overview(models, inputs, outputs, held, watch=lambda each: status.update(f"measuring {each}"))
     chosen = (rows, models, inputs, outputs, held)
     if as_json:
-        typer.echo(json.dumps(plain(*chosen), indent=2))
+        say_json(plain(*chosen))
     else:
         console_for().print(algorithm_table(*chosen))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from potluck.errors import PotluckError
+from potluck.messages import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,11 +25,23 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else
 
 def console_for(as_json: bool = False) -> Console:
     """Where to print: results belong on standard output; what a person would watch besides JSON on standard error."""
-    from rich.console import Console
+    from potluck.report.console import SafeConsole
 
-    return Console(stderr=as_json)
+    return SafeConsole(stderr=as_json)
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is, so that a path or a command in it can be copied."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    """Print one line as it is, so that a path or a command in it can be copied; control characters are written out."""
+    console.print(visible(text), style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def say_json(content: Any) -> None:
+    """Print JSON, and nothing that a strict parser or a terminal would not take."""
+    typer.echo(json.dumps(content, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
+
+
+def say_error(error: Exception) -> None:
+    """Print what ended a command."""
+    # A line break in a name is none in the message.
+    lines = error.args if isinstance(error, PotluckError) else [error]
+    typer.echo("potluck: " + "\n".join(visible(str(line)) for line in lines), err=True)

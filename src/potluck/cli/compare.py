@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from potluck.cli.carrying import carry_out
-from potluck.cli.common import Json, console_for, say
+from potluck.cli.common import Json, console_for, say, say_json
 from potluck.cli.options import METHODS, run_options, settings_by_method
 from potluck.cli.report import write_page
 from potluck.errors import PotluckError, RunError
@@ -105,7 +104,7 @@ def compare(
     made = compare_runs(results, baseline=baseline, protocol=protocol, target=target, test=test, compared=meant)
     paths = write_tables(made, out)
     if as_json:
-        typer.echo(json.dumps(plain(made), indent=2))
+        say_json(plain(made))
     else:
         show(console, made)
     for problem in problems:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from potluck.cli.common import DataDir, Json, console_for
+from potluck.cli.common import DataDir, Json, console_for, say_json
 
 app = typer.Typer()
 
@@ -26,6 +25,6 @@ def models(
 
     found = overview(spec, shape, classes, data, data_dir)
     if as_json:
-        typer.echo(json.dumps(found.plain(), indent=2))
+        say_json(found.plain())
         return
     console_for().print(model_table(found))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from potluck.cli.carrying import carry_out
-from potluck.cli.common import Json, console_for, say
+from potluck.cli.common import Json, console_for, say, say_json
 from potluck.cli.options import METHODS, run_options, settings_by_method
 from potluck.errors import BusyRunError, PotluckError
+from potluck.messages import command
 
 if TYPE_CHECKING:
     from potluck.compare.places import Place
@@ -84,12 +83,13 @@ def tune(
                 raise BusyRunError(f"another process is tuning in {out}: wait for it, or give another --out.")
 
     found = search(where, trials, chosen, settings, out, run)
-    command = _command(found, given, kinds)
+    compare = _command(found, given, kinds)
     if as_json:
-        typer.echo(json.dumps({**plain(found), "compare": command}, indent=2))
+        say_json({**plain(found), "compare": compare})
     else:
         console.print(table(found))
-        say(console, f"Compare them by these settings:\n{command}")
+        say(console, "Compare them by these settings:")
+        say(console, compare)
     failed = [each.method for each in found if each.best is None]
     if failed:
         raise PotluckError(f"every trial of {', '.join(failed)} failed, for the reasons above.")
@@ -119,15 +119,15 @@ def _spaces(
 
 def _command(found: Sequence[Search], given: Mapping[str, Any], kinds: Sequence[str]) -> str:
     """The comparison by the best settings, ready to be copied."""
-    words = ["potluck", "compare", *kinds]
+    words: list[str | Path] = ["compare", *kinds]
     for name, value in given.items():
         if name not in ("config", "sets") and value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
-    words += ["--config", str(given["config"])] if given["config"] else []
+    words += ["--config", given["config"]] if given["config"] else []
     for text in given["sets"] or []:
         words += ["--set", text]
     for each in found:
         for key, value in (each.best.values if each.best else {}).items():
             if value is not None:
                 words += ["--set", f"{each.method}.{key.removeprefix('algorithm.')}={value}"]
-    return shlex.join([*words, "--seeds", "0,1,2"])
+    return command(*words, "--seeds", "0,1,2")

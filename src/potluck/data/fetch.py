@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import shlex
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Literal
 
-from potluck import __version__
+from potluck import __version__, messages
 from potluck.data import sources
 from potluck.data.sources.files import Found
 from potluck.data.sources.locate import places
@@ -64,7 +63,7 @@ def fetch(name: str, data_dir: str | Path | None = None, watch: Watch = lambda *
             try:
                 _download(download, target, watch)
             except _NetworkError as error:
-                raise DataError(_advice(str(error), command(name, data_dir), place, missing[index:])) from error
+                raise DataError(*_advice(str(error), command(name, data_dir), place, missing[index:])) from error
         if download.path in form.archives:
             _unpack(Found(form, target), folder)
             if not given:  # an archive may hold more than the files that are unpacked
@@ -78,17 +77,18 @@ def command(name: str, data_dir: str | Path | None) -> str:
     >>> command("mnist", "my data")
     "potluck data fetch mnist --data-dir 'my data'"
     """
-    return f"potluck data fetch {name}" + (f" --data-dir {shlex.quote(str(data_dir))}" if data_dir else "")
+    return messages.command("data", "fetch", name, *(["--data-dir", Path(data_dir)] if data_dir else []))
 
 
-def _advice(reason: str, again: str, place: Path, missing: Sequence[Download]) -> str:
-    """What to do without a network, or with one that does not work."""
-    files = (f"\n  {download.urls[-1]} ({download.size:,} bytes, md5 {download.md5})" for download in missing)
-    return (
-        f"{reason}\nTo try again, going on with what has arrived: {again}\n"
-        f"Without a network, get by other means what is listed here, put it into the folder "
-        f"{(place / missing[0].path).parent.absolute()} and run the same command, which checks it:{''.join(files)}"
-    )
+def _advice(reason: str, again: str, place: Path, missing: Sequence[Download]) -> list[str]:
+    """What to do without a network, or with one that does not work, in lines."""
+    return [
+        *reason.splitlines(),
+        f"To try again, going on with what has arrived: {again}",
+        "Without a network, get by other means what is listed here, put it into the folder "
+        f"{(place / missing[0].path).parent.absolute()} and run the same command, which checks it:",
+        *(f"  {download.urls[-1]} ({download.size:,} bytes, md5 {download.md5})" for download in missing),
+    ]
 
 
 def _is_there(form: Form, folder: Path, download: Download) -> bool:
