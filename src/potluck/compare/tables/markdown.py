@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from potluck.compare.comparing import Comparison
 from potluck.compare.tables.gains import gain_heading, gain_lines
 from potluck.compare.tables.words import lines, notes, target_name
+from potluck.messages import visible
 
 
 def markdown(comparison: Comparison) -> str:
@@ -27,5 +30,13 @@ def markdown(comparison: Comparison) -> str:
 
 
 def _escape(text: str) -> str:
-    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")
+    r"""Text that Markdown sets as it is: no name in it is a link, an image, a formula or the end of a cell.
+
+    >>> print(_escape("[a](javascript:b).npz"))
+    \[a\](javascript:b).npz
+    """
+    text = visible(" ".join(text.split()))
+    text = re.sub(r"[\\`*_\[\]|~$<>&]", r"\\\g<0>", text)
+    # What GitHub would make links of without any brackets.
+    text = re.sub(r":(?=//)|(?<=www)\.|@", r"\\\g<0>", text, flags=re.IGNORECASE)
+    return re.sub(r"^([0-9]*)([#+=.)-])", r"\1\\\2", text)  # what would begin a heading or a list

@@ -35,8 +35,13 @@ def csv(comparison: Comparison) -> str:
     text = io.StringIO()
     writer = format.DictWriter(text, fieldnames=["method", *(key for key in rows[0] if key != "method")])
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
     return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """A spreadsheet takes a text that begins like this for a formula, and computes it."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def _values(row: Row) -> dict[str, Any]:
