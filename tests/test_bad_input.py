@@ -311,12 +311,12 @@ def _text(name: str, content: str) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (_text("summary.json", "{"), "cannot read run/summary.json: "),
+        (_text("summary.json", "{"), "run/summary.json is damaged: "),
         (_text("summary.json", "[]"), "run/summary.json is damaged"),
         (_text("summary.json", "{}"), "run/summary.json is damaged"),
         (_text("rounds.jsonl", "{}\n"), "line 1 of run/rounds.jsonl is damaged"),
         (_text("rounds.jsonl", "7\n"), "line 1 of run/rounds.jsonl is damaged"),
-        (_text("rounds.jsonl", '{"round": 1}\n'), "run is damaged: its records are not those of a run"),
+        (_text("rounds.jsonl", '{"round": 1}\n'), "line 1 of run/rounds.jsonl is damaged: it has no 'cohort'"),
         (_text("clients.jsonl", "}\n"), "line 1 of run/clients.jsonl is damaged"),
         (shutil.rmtree, "no run in run: there is no config.toml in it."),
         (lambda run: (run / "config.toml").unlink(), "no run in run: there is no config.toml in it."),
@@ -338,7 +338,7 @@ def test_what_nobody_foresaw(refused: Callable[..., str], made: Path, monkeypatc
     def vanished(path: Path) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
 
-    monkeypatch.setattr("potluck.report.overview.overview", vanished)
+    monkeypatch.setattr("potluck.results.read_run", vanished)
     assert f"No such file or directory: '{made}'" in refused("show", made)
 
 
@@ -350,7 +350,7 @@ def test_processes_end_as_this_one_does(made: Path, tmp_path: Path) -> None:
     commands = {
         ("run", "pfedse", "--out", out): "potluck: unknown algorithm 'pfedse': did you mean 'pfedes'? ",
         ("run", "standalone", "--json", "--set", "epochs=0", "--out", out): "potluck: epochs: 0 is not greater ",
-        ("resume", made): f"potluck: {made} is finished. See it with 'potluck show {made}'.",
+        ("resume", made): f"potluck: {made} is finished. See it: potluck show {made}",
     }
     started = [tiny.start(*command, real=True) for command in commands]
     for process, said in zip(started, commands.values(), strict=True):

@@ -101,7 +101,7 @@ def test_what_is_printed(potluck: tiny.Command, tmp_path: Path) -> None:
     ran = potluck("run", "pfedes", *tiny.ARGUMENTS, "--out", run)
     assert ran.code == 0
     assert not ran.err
-    assert f"Written to {run}. See every client: potluck show {run}\n" in ran.out
+    assert f"Written to {run}. See every client: potluck show '{run}'\n" in ran.out
     assert "1 round of 1 epoch, batches of 64" in ran.out
     assert "mu 0.1" in ran.out
     shown = potluck("show", run)

@@ -14,7 +14,7 @@ import potluck
 from potluck.errors import ConfigError, RunError
 from potluck.experiment import open_run, read_config
 from potluck.federation import GIVEN
-from potluck.report.overview import overview
+from potluck.results import read_run
 from potluck.run.folder import RunFolder
 
 
@@ -45,7 +45,7 @@ def test_the_summary_says_nothing_that_was_not_asked(tmp_path: Path) -> None:
     assert written == made.summary
     assert written["data"] == GIVEN
     assert not {"partition", "models"} & written.keys()
-    assert not overview(tmp_path / "run").going_on
+    assert read_run(tmp_path / "run").finished
 
 
 def test_more_rounds_make_a_finished_run_go_on(tmp_path: Path) -> None:

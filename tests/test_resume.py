@@ -219,7 +219,7 @@ def test_no_run(potluck: tiny.Command, tmp_path: Path) -> None:
 
 
 def test_finished_run(potluck: tiny.Command, whole: Path) -> None:
-    assert f"{whole} is finished. See it with 'potluck show {whole}'." in _refused(potluck, whole)
+    assert f"{whole} is finished. See it: potluck show {whole}" in _refused(potluck, whole)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from potluck.data.splits import pools, set_aside
 from potluck.data.transform import Transform
 from potluck.errors import ConfigError
 from potluck.federation import GIVEN, Federation
+from potluck.results import read_run
 from potluck.run.folder import RunFolder
 
 
@@ -116,18 +117,22 @@ def read_config(folder: RunFolder) -> RunConfig:
             f"{folder.path} was made from Python with data of its own, which it does not hold: make the same "
             "Federation again, with out=..., and call its restore() and run()."
         )
-    return make_config(config)
+    try:
+        return make_config(config)
+    except ConfigError as error:
+        raise ConfigError(f"{folder.path / 'config.toml'} cannot be used: {error}") from error
 
 
 def open_run(path: str | Path, *, data_dir: str | None = None) -> Federation:
     """A run on disk as a federation, at its newest checkpoint, to ``predict`` with its clients' personal models.
 
-    The run's data set must be at hand.
+    The run's data set must be at hand, and a round of the run finished.
 
     Args:
         path: The run's folder.
         data_dir: Where data sets are, if they have moved since.
     """
+    read_run(Path(path))
     config = read_config(RunFolder.open(Path(path)))
     if data_dir is not None:
         config = config.model_copy(update={"data_dir": data_dir})

@@ -38,9 +38,7 @@ def test_settings_of_the_run_that_differ(tmp_path: Path) -> None:
 
 
 def test_a_method_of_a_users_own(tmp_path: Path) -> None:
-    path = made.run(tmp_path / "a")
-    config = path / "config.toml"
-    config.write_text(config.read_text().replace('"standalone"', '"my-own"'))
+    made.renamed(made.run(tmp_path / "a"), "my-own")
     runs, problems = read_runs([tmp_path])
     assert problems == []
     assert [(group.name, group.title) for group in groups(runs)] == [("my-own", "my-own")]

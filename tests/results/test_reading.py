@@ -66,7 +66,8 @@ def test_runs_are_found_below_folders_in_order_and_once(tmp_path: Path) -> None:
 def test_a_run_that_still_runs(tmp_path: Path) -> None:
     path = made.run(tmp_path / "r", finished=False)
     with (path / "clients.jsonl").open("a") as file:
-        file.write('{"round": 3, "client": 0, "accuracy": 0.5}\n{"round": 3, "cli')
+        scores = dict.fromkeys(("accuracy", "balanced_accuracy", "macro_f1", "validation_accuracy"), 0.5)
+        file.write(json.dumps({"round": 3, "client": 0, **scores}) + '\n{"round": 3, "cli')
     with (path / "rounds.jsonl").open("a") as file:
         file.write('{"round": 3, "coh')
     (run,), problems = read_runs([path])
@@ -117,21 +118,24 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda r: (r / "config.toml").write_text("a = 1"),
         "is no run: its config.toml names no algorithm",
     ),
-    "no seed": (lambda r: replace(r / "config.toml", "seed = 0\n", ""), "seed in its config.toml is no whole number"),
+    "no seed": (lambda r: replace(r / "config.toml", "seed = 0\n", ""), "seed is no whole number"),
     "no records": (lambda r: (r / "rounds.jsonl").unlink(), "is damaged: it has a summary"),
     "all records cut": (lambda r: cut(r / "rounds.jsonl", 20), "is damaged: it has a summary"),
-    "nothing written yet": (_not_begun, "has no finished round yet"),
+    "nothing written yet": (_not_begun, "has no finished round to show yet"),
     "a line of no record": (lambda r: (r / "rounds.jsonl").write_text("[]\n"), "line 1 of "),
     "a record of something else": (lambda r: (r / "rounds.jsonl").write_text('{"round": 1}\n'), "is damaged"),
     "a word for a number": (lambda r: replace(r / "rounds.jsonl", '"flops": 1000', '"flops": "x"'), "is damaged"),
-    "rounds cut": (lambda r: cut(r / "rounds.jsonl", 500), "rounds.jsonl has 1 rounds, summary.json 2"),
-    "clients cut": (lambda r: cut(r / "clients.jsonl", 500), "of round 2, not 2"),
-    "clients missing": (lambda r: (r / "clients.jsonl").unlink(), "clients.jsonl has 0 clients of round 1, not 2"),
+    "rounds cut": (lambda r: cut(r / "rounds.jsonl", 500), "round 2 is in the second alone"),
+    "clients cut": (lambda r: cut(r / "clients.jsonl", 500), "of round 2 the second has 0 clients, and config.toml 2"),
+    "clients missing": (
+        lambda r: (r / "clients.jsonl").unlink(),
+        "of round 1 the second has 0 clients, and config.toml 2",
+    ),
     "a line of clients": (lambda r: replace(r / "clients.jsonl", "\n", "x\n"), "line 1 of "),
     "a client's number": (lambda r: replace(r / "clients.jsonl", '"client": 0', '"client": "x"'), "is damaged"),
-    "summary": (lambda r: (r / "summary.json").write_text("{"), "cannot read"),
-    "a deep summary": (lambda r: (r / "summary.json").write_text("[" * 100_000), "cannot read"),
-    "clients that never end": (lambda r: _pipe(r / "clients.jsonl"), "clients.jsonl has 0 clients of round 1, not 2"),
+    "summary": (lambda r: (r / "summary.json").write_text("{"), "summary.json is damaged"),
+    "a deep summary": (lambda r: (r / "summary.json").write_text("[" * 100_000), "it is nested too deeply"),
+    "clients that never end": (lambda r: _pipe(r / "clients.jsonl"), "clients.jsonl is a pipe, and "),
     "no folder": (shutil.rmtree, "it does not exist"),
     "an empty folder": (lambda r: instead(r, file=False), "no folder in it has a config.toml"),
     "a file": (lambda r: instead(r, file=True), "it is a file"),

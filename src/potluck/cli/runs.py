@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from potluck.cli.common import Json, console_for, say
+from potluck.cli.common import Json, console_for, say, say_json
 from potluck.cli.options import METHODS, run_options, settings_of
 from potluck.cli.stopping import stopping
 from potluck.errors import PotluckError
+from potluck.messages import command, visible
 
 if TYPE_CHECKING:
     from potluck.config import RunConfig
@@ -97,21 +97,27 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show the results of one or more runs side by side."""
-    from potluck.report.overview import overview
     from potluck.report.terminal import client_table, result_table
+    from potluck.results import read_run
+    from potluck.run.folder import RunFolder
 
-    runs = {str(path): overview(path) for path in paths}
-    summaries = {name: run.summary for name, run in runs.items()}
+    runs = {str(path): read_run(path) for path in paths}
+    first = runs[str(paths[0])].summary
     if as_json:
-        typer.echo(json.dumps(summaries[str(paths[0])] if len(paths) == 1 else summaries, indent=2))
+        say_json(first if len(paths) == 1 else {name: run.summary for name, run in runs.items()})
         return
     console = console_for()
-    console.print(result_table(summaries, {name: run.seconds for name, run in runs.items()}))
+    shown = {visible(name): run for name, run in runs.items()}
+    console.print(
+        result_table(
+            {name: run.summary for name, run in shown.items()}, {name: run.seconds for name, run in shown.items()}
+        )
+    )
     for name, run in runs.items():
-        if run.going_on:
-            say(console, f"{name} is not finished. {run.going_on}")
+        if not run.finished:
+            say(console, f"{name} is not finished. {RunFolder.open(run.path).going_on}")
     if len(paths) == 1:
-        console.print(client_table(summaries[str(paths[0])]["client_accuracy"]))
+        console.print(client_table(first["client_accuracy"]))
 
 
 def _watchers(tensorboard: bool, path: Path) -> list[Watch]:
@@ -135,17 +141,18 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool, wa
         with stopping(lambda: _stop(federation)), progress(console, config.rounds, federation.rounds) as watch:
             history = federation.run(config.rounds, watch=[watch, *watchers])
     except (InterruptedRunError, KeyboardInterrupt) as stopped:
-        say(console, f"{str(stopped).capitalize() or 'Stopped at once.'} Go on with it: potluck resume {path}")
+        say(console, f"{str(stopped).capitalize() or 'Stopped at once.'} Go on with it: {command('resume', path)}")
         raise typer.Exit(130) from stopped
     except PotluckError as error:
-        kept = f" The rounds before are kept: potluck show {path}" if federation.rounds else ""
+        kept = f" The rounds before are kept: {command('show', path)}" if federation.rounds else ""
         raise type(error)(f"{error}{kept}") from error
     summary = federation.summary
     if as_json:
-        typer.echo(json.dumps(summary, indent=2))
+        say_json(summary)
         return
     seconds = sum(record["seconds"] for record in history.rounds)
-    console.print(result_table({str(path): summary}, {str(path): seconds}))
+    name = visible(str(path))
+    console.print(result_table({name: summary}, {name: seconds}))
     if federation.stopped_early:
         stop = summary["early_stop"]
         say(
@@ -153,7 +160,7 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool, wa
             f"Stopped early after round {federation.rounds} of {config.rounds}: validation accuracy was best in round "
             f"{stop['best_round']}, and not better in {stop['patience']} evaluations since.",
         )
-    say(console, f"Written to {path}. See every client: potluck show {path}")
+    say(console, f"Written to {path}. See every client: {command('show', path)}")
 
 
 def _stop(federation: Federation) -> None:

@@ -11,12 +11,12 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.tree import Tree
 
-from potluck.algorithms import find
 from potluck.config import RunConfig
 from potluck.federation import Federation
 from potluck.metrics.protocol import MEANING
 from potluck.report.format import duration, operations, percent, size
 from potluck.report.tables import plain_table
+from potluck.results.grouping import title_of
 
 
 def announce(console: Console, config: RunConfig, federation: Federation) -> None:
@@ -84,7 +84,7 @@ def result_table(summaries: Mapping[str, Mapping[str, Any]], seconds: Mapping[st
         table.add_column(heading, justify="right", no_wrap=True)
     for name, summary in summaries.items():
         table.add_row(
-            f"[bold]{find(summary['algorithm']['name']).title}[/bold]\n[dim]{escape(name)}[/dim]",
+            f"[bold]{escape(title_of(summary['algorithm']['name']))}[/bold]\n[dim]{escape(name)}[/dim]",
             *(percent(summary[protocol]) for protocol in MEANING),
             size(summary["bytes_up"]),
             size(summary["bytes_down"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from potluck.results.grouping import Group, differing, groups
-from potluck.results.reading import read_runs
+from potluck.results.reading import read_run, read_runs
 from potluck.results.result import ClientRecords, RoundResult, RunResult
 
-__all__ = ["ClientRecords", "Group", "RoundResult", "RunResult", "differing", "groups", "read_runs"]
+__all__ = ["ClientRecords", "Group", "RoundResult", "RunResult", "differing", "groups", "read_run", "read_runs"]

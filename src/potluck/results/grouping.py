@@ -10,6 +10,7 @@ from typing import Any
 
 from potluck import algorithms
 from potluck.errors import ConfigError
+from potluck.messages import visible
 from potluck.results.result import RunResult
 from potluck.run.record import FREE
 
@@ -57,7 +58,7 @@ def groups(results: Sequence[RunResult]) -> list[Group]:
         for runs, (_, copy) in zip(found, gathered, strict=True)
     ]
     return [
-        Group(f"{runs[0].algorithm}{suffix}", f"{title_of(runs[0].algorithm)}{suffix}", runs)
+        Group(visible(f"{runs[0].algorithm}{suffix}"), visible(f"{title_of(runs[0].algorithm)}{suffix}"), runs)
         for runs, suffix in zip(found, suffixes, strict=True)
     ]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from potluck.errors import PotluckError, RunError
+from potluck.results.agreement import check_config, check_records, check_summary
 from potluck.results.result import CLIENT_NUMBERS, ClientRecords, RoundResult, RunResult
+from potluck.run.contents import check_clients, check_rounds
+from potluck.run.files import read_bytes
 from potluck.run.folder import RunFolder
 from potluck.run.inputs import NAME as INPUTS
 
@@ -45,30 +49,37 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[RunResult], list[str]]:
 
 
 def read_run(path: Path) -> RunResult:
-    """Read one run, finished or not; raises ``RunError`` if it is damaged or has no finished round."""
+    """Read one run, finished or not; raises ``RunError`` if it is damaged or has no finished round.
+
+    Whatever shows a run, compares it or opens it reads it here first, so that all take the same runs.
+    """
     folder = RunFolder.open(path)
     try:
-        config = _config(folder)
+        config = folder.config()
+        check_config(config, path / "config.toml")
         summary = folder.summary()
-        rounds = [_round(record, config) for record in folder.records("rounds.jsonl")]
+        rounds = list(check_rounds(folder.records("rounds.jsonl"), str(path / "rounds.jsonl")))
         if not rounds and summary is None:
-            raise RunError(f"{path} has no finished round yet.")
+            raise RunError(f"{path} has no finished round to show yet. {folder.going_on}")
         if not rounds:
             raise RunError(f"{path} is damaged: it has a summary, and rounds.jsonl has no whole line.")
-        clients = _clients(folder, rounds[-1].round)
-        _check_whole(path, config, summary, rounds, clients)
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise RunError(f"{path} is damaged: its records are not those of a run ({error!r}).") from error
-    result = RunResult(path, config, rounds, clients, summary is not None)
-    if result.inputs is not None and len(result.inputs.samples()) != config["clients"]:
-        raise RunError(f"{path} is damaged: its {INPUTS} is not of {config['clients']} clients.")
+        clients = _clients(folder)
+        check_records(path, config, rounds, clients, finished=summary is not None)
+        columns = _columns([record for record in clients if record["round"] <= rounds[-1]["round"]])
+        result = RunResult(path, config, [_round(each, config) for each in rounds], columns, summary)
+        if summary is not None:
+            check_summary(summary, result.recorded, config, path / "summary.json")
+        if result.inputs is not None and len(result.inputs.samples()) != config["clients"]:
+            raise RunError(f"{path / INPUTS} is damaged: it is not of {config['clients']} clients.")
+    except RecursionError as error:
+        raise RunError(f"{path} is damaged: one of its files is nested too deeply.") from error
     return result
 
 
 def runs_below(path: Path, depth: int = _DEPTH) -> Iterator[Path]:
     """The run folders in a folder, or the folder itself if it is one, in the order of names."""
     try:
-        if (path / "config.toml").is_file():
+        if os.path.lexists(path / "config.toml"):  # which may be none that can be read, and is then named
             yield path
         elif depth and path.is_dir():
             for child in sorted(path.iterdir()):
@@ -84,45 +95,35 @@ def _why_none(path: Path) -> str:
     return "it is a file" if path.exists() else "it does not exist"
 
 
-def _config(folder: RunFolder) -> dict[str, Any]:
-    config = folder.config()
-    algorithm = config.get("algorithm")
-    if not isinstance(algorithm, dict) or not isinstance(algorithm.get("name"), str):
-        raise RunError(f"{folder.path} is no run: its config.toml names no algorithm.")
-    for key in ("seed", "clients", "epochs"):
-        if not isinstance(config.get(key), int):
-            raise RunError(f"{folder.path} is damaged: {key} in its config.toml is no whole number.")
-    return config
-
-
 def _round(record: Mapping[str, Any], config: Mapping[str, Any]) -> RoundResult:
     everyone = record["all"]
     scores = record["participants"] if everyone is None else everyone
     return RoundResult(
-        round=int(record["round"]),
-        participants=_number(record["participants"]["accuracy"]),
-        everyone=None if everyone is None else _number(everyone["accuracy"]),
-        validation=_number(scores["validation_accuracy"]),
-        loss=_number(record["loss"]),
-        bytes_up=int(record["bytes_up"]),
-        bytes_down=int(record["bytes_down"]),
-        flops=int(record["flops"]),
-        seconds=float(record["seconds"]),
-        epochs=int(config["epochs"]),
+        round=record["round"],
+        participants=record["participants"]["accuracy"],
+        everyone=None if everyone is None else everyone["accuracy"],
+        validation=scores["validation_accuracy"],
+        loss=record["loss"],
+        bytes_up=record["bytes_up"],
+        bytes_down=record["bytes_down"],
+        flops=record["flops"],
+        seconds=record["seconds"],
+        epochs=config["epochs"],
         record=record,
     )
 
 
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
-
-
-def _clients(folder: RunFolder, last: int) -> ClientRecords:
-    """The records of clients up to a round: those of a round that is not recorded yet do not count."""
-    records = _fast(folder.path / "clients.jsonl")
+def _clients(folder: RunFolder) -> list[dict[str, Any]]:
+    """The records of clients."""
+    path = folder.path / "clients.jsonl"
+    records: Iterable[Any] | None = _fast(path)
     if records is None:
-        records = list(folder.records("clients.jsonl"))  # slower, and names the line that is damaged
-    records = [record for record in records if record["round"] <= last]
+        records = folder.records(path.name)  # slower, and names the line that is damaged
+    return list(check_clients(records, str(path)))
+
+
+def _columns(records: Sequence[Mapping[str, Any]]) -> ClientRecords:
+    """The records of clients as columns."""
 
     def column(name: str) -> NDArray[np.float64]:
         return np.array([record.get(name) for record in records], dtype=np.float64)
@@ -134,36 +135,17 @@ def _clients(folder: RunFolder, last: int) -> ClientRecords:
     )
 
 
-def _fast(path: Path) -> list[dict[str, Any]] | None:
-    """All records of a file, parsed at once, which takes a third of the time; None if something is wrong with it."""
-    if not path.is_file():  # a pipe or a device would never end
-        return None
+def _fast(path: Path) -> list[Any] | None:
+    """All lines of a file, parsed at once, which takes a third of the time; None if something is wrong with it."""
+    if not os.path.lexists(path):
+        return []
+    whole, _, _half_written = read_bytes(path).rpartition(b"\n")
+    lines = whole.split(b"\n") if whole else []
     try:
-        whole, _, _half_written = path.read_bytes().rpartition(b"\n")
-        records = json.loads(b"[" + whole.replace(b"\n", b",") + b"]")
-    except (OSError, ValueError):
+        records: list[Any] = json.loads(b"[" + b",".join(lines) + b"]")
+    except (ValueError, RecursionError):
         return None
-    return records if all(isinstance(record, dict) for record in records) else None
-
-
-def _check_whole(
-    path: Path,
-    config: Mapping[str, Any],
-    summary: Mapping[str, Any] | None,
-    rounds: list[RoundResult],
-    clients: ClientRecords,
-) -> None:
-    """Raise where records are missing, as in a folder that was copied in part."""
-    played = len([each for each in rounds if each.round > 0])
-    if summary is not None and summary.get("rounds") != played:
-        raise RunError(f"{path} is damaged: rounds.jsonl has {played} rounds, summary.json {summary.get('rounds')}.")
-    counts = dict(zip(*(array.tolist() for array in np.unique(clients.round, return_counts=True)), strict=True))
-    for each in rounds:
-        there = counts.get(each.round, 0)
-        # Of a cohort some may have failed; where everyone is evaluated, everyone is there.
-        asked = 1 if each.record["all"] is None else int(config["clients"])
-        if there < asked:
-            raise RunError(f"{path} is damaged: clients.jsonl has {there} clients of round {each.round}, not {asked}.")
+    return records if len(records) == len(lines) else None
 
 
 def _without_twins(results: list[RunResult], problems: list[str]) -> list[RunResult]:

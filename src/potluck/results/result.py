@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from potluck.metrics.protocol import History
+from potluck.metrics.protocol import History, summarize
 from potluck.run.inputs import Inputs
 from potluck.settings import flat
 
@@ -82,14 +82,19 @@ class RunResult:
         config: Its configuration, as in ``config.toml``.
         rounds: Its rounds, in order.
         clients: What is known of each client in each round.
-        finished: Whether it ran to its end.
+        written: What its ``summary.json`` says; None if it did not run to its end.
     """
 
     path: Path
     config: Mapping[str, Any]
     rounds: Sequence[RoundResult]
     clients: ClientRecords
-    finished: bool
+    written: Mapping[str, Any] | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether it ran to its end."""
+        return self.written is not None
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -118,11 +123,21 @@ class RunResult:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Accuracy under each named protocol and total costs, as far as the run got: as in ``summary.json``."""
-        return History([dict(each.record) for each in self.rounds], list(self._last_accuracies())).summary
+        """What was asked, accuracy under each named protocol and costs, as far as the run got: as ``summary.json``."""
+        return self.recorded if self.written is None else dict(self.written)
 
-    def _last_accuracies(self) -> Sequence[float | None]:
-        last = next((each.round for each in reversed(self.rounds) if each.everyone is not None), None)
+    @cached_property
+    def recorded(self) -> dict[str, Any]:
+        """The same by the configuration and the records alone."""
+        return summarize(self.config, History([dict(each.record) for each in self.rounds], self._last_accuracies()))
+
+    @property
+    def seconds(self) -> float:
+        """How long all rounds took."""
+        return sum(each.seconds for each in self.rounds)
+
+    def _last_accuracies(self) -> list[float | None]:
+        last = next((each.round for each in reversed(self.rounds) if each.record["all"] is not None), None)
         found = {} if last is None else self.clients.at(last)
         return [None if np.isnan(value) else value for value in found.values()]
 

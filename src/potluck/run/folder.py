@@ -11,7 +11,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import FileIO
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,12 +19,15 @@ import torch
 
 from potluck import __version__
 from potluck.errors import BusyRunError, RunError
-from potluck.run.files import write_bytes, write_json
+from potluck.messages import command
+from potluck.run.files import open_regular, parse_json, read_json, read_text, write_bytes, write_json
 from potluck.run.inputs import NAME as INPUTS
 from potluck.run.toml import to_toml
 
 RECORDS = ("rounds.jsonl", "clients.jsonl")
 
+_MOST = 1 << 28
+"""Bytes that a file of settings may have."""
 _EXACT = ("torch", "cpu_threads", "gpu")
 """What must be the same for two parts of a run to be one, bit for bit."""
 
@@ -67,32 +70,29 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """A run that exists."""
         try:
-            there = (path / "config.toml").is_file()
+            (path / "config.toml").lstat()
+        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+            raise RunError(f"no run in {path}: there is no config.toml in it.") from error
         except OSError as error:
             raise RunError(f"cannot look into {path}: {error.strerror or error}.") from error
-        if not there:
-            raise RunError(f"no run in {path}: there is no config.toml in it.")
         return cls(path)
 
     def config(self) -> dict[str, Any]:
         """The configuration as it stands in ``config.toml``."""
         path = self.path / "config.toml"
         try:
-            return tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise RunError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
+            return tomllib.loads(read_text(path, _MOST))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise RunError(f"{path} is not valid TOML: {error}.") from error
+        except ValueError as error:  # a number of more digits than Python reads
             raise RunError(f"{path} is not valid TOML: {error}.") from error
 
     def summary(self) -> dict[str, Any] | None:
         """The summary of a finished run."""
         path = self.path / "summary.json"
-        if not path.is_file():
+        if not os.path.lexists(path):
             return None
-        try:
-            summary = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise RunError(f"cannot read {path}: {error}.") from error
+        summary = read_json(path, _MOST)
         if not isinstance(summary, dict):
             raise RunError(f"{path} is damaged: it is no summary of a run.")
         return summary
@@ -100,7 +100,7 @@ class RunFolder:
     def refuse_finished(self) -> None:
         """Raise unless there is something left to run."""
         if self.summary() is not None:
-            raise RunError(f"{self.path} is finished. See it with 'potluck show {self.path}'.")
+            raise RunError(f"{self.path} is finished. See it: {command('show', self.path)}")
 
     def unfinish(self) -> None:
         """The run goes on: it has no summary yet."""
@@ -159,7 +159,7 @@ class RunFolder:
     @property
     def going_on(self) -> str:
         """How a run that is not finished goes on, for whoever looks at it."""
-        return "It is running." if self.is_busy() else f"Go on with it: potluck resume {self.path}"
+        return "It is running." if self.is_busy() else f"Go on with it: {command('resume', self.path)}"
 
     def close(self) -> None:
         """Close every open file."""
@@ -202,10 +202,10 @@ class RunFolder:
     def records(self, name: str) -> Iterator[dict[str, Any]]:
         """The records of a file; a last line that is still being written does not count."""
         path = self.path / name
-        if not path.is_file():
+        if not os.path.lexists(path):
             return
         try:
-            with path.open("rb") as file:
+            with BufferedReader(open_regular(path)) as file:
                 for number, line in enumerate(file, 1):
                     if not line.endswith(b"\n"):
                         return
@@ -225,10 +225,7 @@ class RunFolder:
 
 
 def _record(line: bytes, where: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise RunError(f"{where} is damaged: {error}.") from error
+    record = parse_json(line, where)
     if not isinstance(record, dict) or "round" not in record:
         raise RunError(f"{where} is damaged: it is no record of a round.")
     return record
@@ -244,8 +241,12 @@ def _umask() -> int:
 def refuse_existing(path: Path) -> None:
     """Raise if a new run cannot go into ``path``."""
     if os.path.lexists(path):
-        resume = f", or go on with it: potluck resume {path}" if (path / "config.toml").is_file() else "."
-        raise RunError(f"{path} exists already. Give another --out{resume}")
+        other = "."
+        if os.path.lexists(path / "summary.json"):
+            other = f", or see the run in it, which is finished: {command('show', path)}"
+        elif (path / "config.toml").is_file():
+            other = f", or go on with it: {command('resume', path)}"
+        raise RunError(f"{path} exists already. Give another --out{other}")
 
 
 def environment() -> dict[str, Any]:

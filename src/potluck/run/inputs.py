@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from potluck.errors import RunError
+from potluck.run.files import read_json
 
 NAME = "inputs.json"
 """Its file in a run's folder. It stays there: no payload and no report holds any of it."""
@@ -66,12 +67,12 @@ class Inputs:
     def read(cls, folder: Path) -> Inputs | None:
         """What the run in a folder began with; None where that was not recorded."""
         path = folder / NAME
-        if not path.is_file():
+        if not os.path.lexists(path):
             return None
+        content = read_json(path)
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
             common, clients = dict(content["common"]), {name: list(each) for name, each in content["clients"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(f"{path} is damaged: it does not say what the run began with.") from error
         if not clients.keys() >= set(SAMPLES) or len({len(each) for each in clients.values()}) != 1:
             raise RunError(f"{path} is damaged: it does not say what the run began with.")

@@ -141,8 +141,7 @@ def test_a_round_chosen_on_test_data_is_named(tmp_path: Path) -> None:
 
 def test_names_that_would_be_read_as_something_else(tmp_path: Path) -> None:
     for name in ("[1em]", "*"):
-        config = made.run(tmp_path / name, "fd") / "config.toml"
-        config.write_text(config.read_text().replace('"fd"', f'"{name}<b>\\nx"'))
+        made.renamed(made.run(tmp_path / name, "fd"), f"{name}<b>\nx")
     found = compare_runs(read_runs([tmp_path])[0])
     assert "    {}*$<$b" in latex(found) and "    {}[1em]" in latex(found)
     rows = [line for line in markdown(found).splitlines() if line.startswith("|")]

@@ -10,9 +10,11 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
+from potluck.errors import RunError
 from potluck.metrics.protocol import MEANING
 from potluck.report.format import duration, operations, size
 from potluck.results import differing
+from potluck.run.files import read_json
 
 if TYPE_CHECKING:
     from potluck.results import Group, RunResult
@@ -72,7 +74,7 @@ def _costs(group: Group) -> list[str]:
     def total(name: str) -> int:
         return round(mean(float(run.summary[name]) for run in group.runs))
 
-    seconds = mean(sum(each.seconds for each in run.rounds) for run in group.runs)
+    seconds = mean(run.seconds for run in group.runs)
     return [size(total("bytes_up")), size(total("bytes_down")), operations(total("flops")), duration(seconds)]
 
 
@@ -143,7 +145,7 @@ def _shared_keys(groups: Sequence[Group]) -> set[str]:
 
 
 def _text(value: Any) -> str:
-    return "-" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return "-" if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def environments(runs: Iterable[RunResult]) -> Table:
@@ -169,8 +171,8 @@ _SHOWN = {
 
 def _environment(run: RunResult) -> Mapping[str, Any]:
     try:
-        read = json.loads((run.path / "environment.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        read = read_json(run.path / "environment.json")
+    except RunError:
         return {}
     return read if isinstance(read, dict) else {}
 

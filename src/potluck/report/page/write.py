@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from potluck import __version__
 from potluck.errors import RunError
+from potluck.messages import visible
 from potluck.report.figures.base import Plot
 from potluck.report.figures.opened import Opened
 from potluck.report.figures.style import drawing
@@ -53,11 +54,11 @@ def write_report(
     tell("reading")
     results, problems = read_runs(folders)
     if not results:
-        raise RunError(" ".join(["there is no run to report.", *map(_sentence, problems)]))
+        raise RunError(" ".join(["there is no run to report.", *problems]))
     folder = Path(out) if out is not None else default_folder(folders, results)
     methods = grouped(results)
     concerns = content.warnings(methods)
-    for text in (*map(_sentence, problems), *concerns):
+    for text in (*problems, *concerns):
         warn(text)
     with drawing():
         made, missing = plots(methods, Opened(data_dir), quick=quick, tell=tell)
@@ -81,7 +82,8 @@ def write_report(
         environments=content.environments(results),
     )
     before = _linked(folder / PAGE)
-    write_bytes(folder / PAGE, text.encode())
+    # Names of folders and classes may hold what no page may, and a terminal would obey.
+    write_bytes(folder / PAGE, visible(text, keep="\n").encode())
     for name in before - _linked(folder / PAGE):
         (folder / FIGURES / name).unlink(missing_ok=True)
     return folder / PAGE
@@ -98,10 +100,6 @@ def default_folder(paths: Sequence[Path], results: Sequence[RunResult]) -> Path:
 
 def _title(titles: Sequence[str]) -> str:
     return ", ".join(titles) if len(titles) <= 4 else f"{', '.join(titles[:3])} and {len(titles) - 3} more"
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
 
 
 def _write_plot(plot: Plot, folder: Path, taken: set[str]) -> dict[str, Any]:
