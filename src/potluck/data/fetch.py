@@ -77,7 +77,8 @@ def command(name: str, data_dir: str | Path | None) -> str:
     >>> command("mnist", "my data")
     "potluck data fetch mnist --data-dir 'my data'"
     """
-    return messages.command("data", "fetch", name, *(["--data-dir", Path(data_dir)] if data_dir else []))
+    where: list[str | Path] = ["--data-dir", Path(data_dir)] if data_dir else []
+    return messages.command("data", "fetch", name, *where)
 
 
 def _advice(reason: str, again: str, place: Path, missing: Sequence[Download]) -> list[str]:

@@ -33,7 +33,11 @@ def check_config(config: Mapping[str, Any], where: Path) -> None:
     for key in _WHOLE:
         if type(config.get(key)) is not int:
             raise RunError(f"{where} is damaged: {key} is no whole number.")
-    for key, value in flat(config).items():
+    try:
+        settings = flat(config)
+    except RecursionError as error:
+        raise RunError(f"{where} is damaged: it is nested too deeply.") from error
+    for key, value in settings.items():
         for number in value if isinstance(value, list) else [value]:
             finite = not isinstance(number, float) or math.isfinite(number)
             if not finite or (isinstance(number, int) and abs(number) >= _LARGEST):
@@ -132,9 +136,9 @@ def check_summary(written: Mapping[str, Any], found: Mapping[str, Any], config: 
     """
     for key, value in found.items():
         # Of rounds, a configuration says how many there are to be, and a summary how many there were.
-        by = "config.toml" if key in config and key != "rounds" else "its records"
+        by = "config.toml" if key in config and key != "rounds" else "rounds.jsonl and clients.jsonl"
         if key not in written:
-            raise RunError(f"{where} is damaged: it is no summary of this run, for it has no {key}, and {by} has.")
+            raise RunError(f"{where} is damaged: it is no summary of this run, for it has no {key} (see {by}).")
         if not _same(written[key], value):
             raise RunError(f"{where} is damaged: its {key} is {_shown(written[key])}; by {by} it is {_shown(value)}.")
 

@@ -54,25 +54,22 @@ def read_run(path: Path) -> RunResult:
     Whatever shows a run, compares it or opens it reads it here first, so that all take the same runs.
     """
     folder = RunFolder.open(path)
-    try:
-        config = folder.config()
-        check_config(config, path / "config.toml")
-        summary = folder.summary()
-        rounds = list(check_rounds(folder.records("rounds.jsonl"), str(path / "rounds.jsonl")))
-        if not rounds and summary is None:
-            raise RunError(f"{path} has no finished round to show yet. {folder.going_on}")
-        if not rounds:
-            raise RunError(f"{path} is damaged: it has a summary, and rounds.jsonl has no whole line.")
-        clients = _clients(folder)
-        check_records(path, config, rounds, clients, finished=summary is not None)
-        columns = _columns([record for record in clients if record["round"] <= rounds[-1]["round"]])
-        result = RunResult(path, config, [_round(each, config) for each in rounds], columns, summary)
-        if summary is not None:
-            check_summary(summary, result.recorded, config, path / "summary.json")
-        if result.inputs is not None and len(result.inputs.samples()) != config["clients"]:
-            raise RunError(f"{path / INPUTS} is damaged: it is not of {config['clients']} clients.")
-    except RecursionError as error:
-        raise RunError(f"{path} is damaged: one of its files is nested too deeply.") from error
+    config = folder.config()
+    check_config(config, path / "config.toml")
+    summary = folder.summary()
+    rounds = list(check_rounds(folder.records("rounds.jsonl"), str(path / "rounds.jsonl")))
+    if not rounds and summary is None:
+        raise RunError(f"{path} has no finished round to show yet. {folder.going_on}")
+    if not rounds:
+        raise RunError(f"{path} is damaged: it has a summary, and rounds.jsonl has no whole line.")
+    clients = _clients(folder)
+    check_records(path, config, rounds, clients, finished=summary is not None)
+    columns = _columns([record for record in clients if record["round"] <= rounds[-1]["round"]])
+    result = RunResult(path, config, [_round(each, config) for each in rounds], columns, summary)
+    if summary is not None:
+        check_summary(summary, result.recorded, config, path / "summary.json")
+    if result.inputs is not None and len(result.inputs.samples()) != config["clients"]:
+        raise RunError(f"{path / INPUTS} is damaged: it is not of {config['clients']} clients.")
     return result
 
 

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 from rich.console import Console
 
 from potluck.compare.comparing import Comparison, compare_runs
@@ -137,6 +138,44 @@ def test_a_round_chosen_on_test_data_is_named(tmp_path: Path) -> None:
         show(console, found)
         for text in (markdown(found), latex(found), console.export_text()):
             assert ("chosen by test accuracy" in text) == told
+
+
+LINKS = (
+    "[a](javascript:b)",
+    "![a](b.png)",
+    "<http:a>",
+    "[a]: http:b",
+    "`a`",
+    "# a",
+    "- a",
+    "1. a",
+    "> a",
+    "\\\\[a](b)",
+)
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_no_name_is_alive_in_markdown(tmp_path: Path, name: str) -> None:
+    made.renamed(made.run(tmp_path / "a", "fd"), name)
+    made.run(tmp_path / "b", settings={"data": f"{name}.npz"})
+    tokens = MarkdownIt("commonmark").enable("table").parse(markdown(compare_runs(read_runs([tmp_path])[0])))
+    inner = [child for token in tokens for child in token.children or []]
+    assert {child.type for child in inner} <= {"text", "strong_open", "strong_close"}
+    assert not [token for token in tokens if token.type in ("heading_open", "blockquote_open", "ordered_list_open")]
+    assert sum(token.type == "tr_open" for token in tokens) == 3
+    assert any(name in token.content for token in inner)
+
+
+def test_addresses_are_no_links_in_markdown(tmp_path: Path) -> None:
+    made.renamed(made.run(tmp_path / "a"), "http://a.b www.c.d e@f.g")
+    assert r"http\://a.b www\.c.d e\@f.g" in markdown(compare_runs(read_runs([tmp_path])[0]))
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1+1", "-1+1", "@SUM(1)"])
+def test_no_name_is_a_formula(tmp_path: Path, name: str) -> None:
+    made.renamed(made.run(tmp_path / "a"), name)
+    (row,) = format.DictReader(io.StringIO(csv(compare_runs(read_runs([tmp_path])[0]))))
+    assert row["method"] == row["algorithm"] == row["baseline"] == f"'{name}"
 
 
 def test_names_that_would_be_read_as_something_else(tmp_path: Path) -> None:

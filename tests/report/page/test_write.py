@@ -234,3 +234,17 @@ def test_a_place_that_cannot_be_written(light: None, potluck: tiny.Command, tmp_
     said = potluck("report", made.run(tmp_path / "a"), "--quick", "--out", tmp_path / "file")
     assert said.code == 2
     assert "cannot write" in said.err
+
+
+def test_no_name_steers_what_shows_the_page(light: None, tmp_path: Path) -> None:
+    run = made.renamed(made.run(tmp_path / "a\x1b]0;a\x07", "fd"), "b\x9b31m")
+    text = write_report([run, tmp_path / "c\x1bd"], tmp_path / "out", quick=True).read_text()
+    assert all(letter.isprintable() or letter == "\n" for letter in text)
+    assert r"b\x9b31m" in text
+    assert r"c\x1bd" in text
+
+
+def test_a_setting_that_is_a_date_is_shown(light: None, tmp_path: Path) -> None:
+    config = made.run(tmp_path / "run") / "config.toml"
+    config.write_text(f"day = 2024-01-01\n{config.read_text()}")
+    assert "2024-01-01" in write_report([tmp_path / "run"], tmp_path / "out", quick=True).read_text()
