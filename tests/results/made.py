@@ -78,7 +78,7 @@ def renamed(path: Path, algorithm: str) -> Path:
     """The same run by a method of this name, which need not be known here."""
     summary = json.loads((path / "summary.json").read_text())
     config = path / "config.toml"
-    old, new = (f"name = {json.dumps(name)}" for name in (summary["algorithm"]["name"], algorithm))
+    old, new = (to_toml({"name": name}).strip() for name in (summary["algorithm"]["name"], algorithm))
     config.write_text(config.read_text().replace(old, new))
     summary["algorithm"]["name"] = algorithm
     (path / "summary.json").write_text(json.dumps(summary))
