@@ -210,7 +210,7 @@ def test_clients_with_other_samples_are_not_paired(tmp_path: Path) -> None:
     content["clients"]["test inputs"][2] = "other"
     path.write_text(json.dumps(content))
     found = compare_runs(read_runs([tmp_path])[0])
-    assert found.warnings == ["1 of 3 clients hold other samples under fd than under standalone, and are not paired."]
+    assert found.warnings == ["1 of 3 clients hold other samples under FD than under Standalone, and are not paired."]
     row = found.rows[1]
     assert row.difference is not None and row.gains is not None
     assert (row.difference.count, row.gains.count) == (2, 2)

@@ -12,6 +12,7 @@ from scipy import stats
 from potluck.compare.comparing import compare_runs
 from potluck.errors import ConfigError
 from potluck.results import read_runs
+from potluck.significance import interval
 from results import made
 
 RNG = np.random.default_rng(0)
@@ -44,25 +45,46 @@ def test_all_numbers_are_those_of_scipy(tmp_path: Path) -> None:
         means = last[row.group.name].mean(axis=1)
         assert row.accuracy.mean == pytest.approx(means.mean())
         assert row.accuracy.deviation == pytest.approx(means.std(ddof=1))
-        low, high = stats.t.interval(0.95, 2, loc=means.mean(), scale=stats.sem(means))
-        assert row.accuracy.low == pytest.approx(low)
-        assert row.accuracy.high == pytest.approx(high)
+        expected = interval(last[row.group.name])
+        assert (row.accuracy.low, row.accuracy.high) == pytest.approx((expected.low, expected.high))
+        assert row.accuracy.low < means.mean() < row.accuracy.high
         if row.group.name != "standalone":
             # Seeds are averaged first: one number per client.
             ours, theirs = last[row.group.name].mean(axis=0), last["standalone"].mean(axis=0)
             assert row.difference is not None
             assert row.difference.count == CLIENTS
             assert row.difference.mean == pytest.approx((ours - theirs).mean())
+            expected = interval(last[row.group.name] - last["standalone"])
+            assert row.spread is not None
+            assert (row.spread.low, row.spread.high) == pytest.approx((expected.low, expected.high))
             pvalues.append(stats.ttest_rel(ours, theirs).pvalue)
             assert row.difference.p == pytest.approx(pvalues[-1])
     smallest = min(pvalues)
     assert min(row.p for row in found.rows if row.p is not None) == pytest.approx(3 * smallest)
     assert found.rows[0].difference is None
+    assert found.rows[0].spread is None
     assert found.rows[0].p is None
     signed = compare_runs(runs, test="wilcoxon").rows[1].difference
     assert signed is not None
     paired = last["fd"].mean(axis=0) - last["standalone"].mean(axis=0)
     assert signed.p == pytest.approx(stats.wilcoxon(paired, method="exact").pvalue)
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3])
+def test_an_interval_takes_three_seeds_and_is_of_percentages(tmp_path: Path, seeds: int) -> None:
+    for seed in range(seeds):
+        # So far apart that a t interval would reach from below 0 to above 100 %.
+        made.run(tmp_path / f"a{seed}", "standalone", seed=seed, accuracies=((1.0, 0.9 * (seed == 1), 1.0),))
+        made.run(tmp_path / f"b{seed}", "fd", seed=seed, accuracies=((1.0, 1.0, 1.0),))
+    runs, _ = read_runs([tmp_path])
+    base, best = compare_runs(runs).rows
+    assert best.spread is not None
+    ends = [base.accuracy.low, base.accuracy.high, best.accuracy.low, best.accuracy.high, best.spread.low]
+    if seeds < 3:
+        assert ends == [None] * 5
+    else:
+        assert all(end is not None and 0 <= end <= 1 for end in ends)
+        assert (best.accuracy.low, best.accuracy.high) == (1.0, 1.0)
 
 
 def test_costs_in_all_and_to_a_target(tmp_path: Path) -> None:
@@ -76,7 +98,7 @@ def test_costs_in_all_and_to_a_target(tmp_path: Path) -> None:
     assert (first.to_target.rounds, first.to_target.bytes, first.reached) == (1.5, 1.5 * 2 * 300, 2)
     assert (second.to_target, second.reached) == (None, 0)
     found = compare_runs(runs)
-    assert (found.target, found.target_reason) == (0.6, "which every seed of fd reaches")
+    assert (found.target, found.target_reason) == (0.6, "which every seed of FD reaches")
     assert [row.to_target.rounds for row in found.rows if row.to_target] == [1.5, 2]
     assert compare_runs(runs, baseline="fml").target == 0.55
     assert compare_runs(runs, baseline="fml").baseline == "fml"
@@ -172,9 +194,9 @@ def test_what_a_reader_has_to_know(tmp_path: Path) -> None:
     assert found.warnings == [
         f"Not finished, and so left out: {tmp_path / 'd'}.",
         "The runs differ in more than what is compared: clients (2, 3).",
-        "fml has seeds 0 and fd 0, 1: their clients are paired over 0.",
-        "fml and fd have different clients: nothing to pair, and no test.",
-        "fedproto has seeds 7 and fd 0, 1: none to pair their clients over.",
+        "FML has seeds 0 and FD 0, 1: their clients are paired over 0.",
+        "FML and FD have different clients: nothing to pair, and no test.",
+        "FedProto has seeds 7 and FD 0, 1: none to pair their clients over.",
     ]
 
 

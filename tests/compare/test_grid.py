@@ -50,6 +50,7 @@ def test_the_same_run_is_there_once() -> None:
 def test_names_are_fit_for_folders() -> None:
     (cell,) = make_cells(["standalone"], [0], {"data": ["/a b/../c.npz"]}, settings)
     assert cell.name == "standalone-data=_a_b_.._c.npz"
+    assert [cell.name for cell in make_cells(["LG-FedAvg", "kt-pfl"], [0], {}, settings)] == ["lg-fedavg", "kt-pfl"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 from potluck.compare.costs import Cost, cost_to, mean_cost, total_cost
 from potluck.compare.gains import BASELINE, Gains, gains, named
-from potluck.compare.pairing import differences
+from potluck.compare.pairing import by_seed, over_seeds
 from potluck.errors import ConfigError, nearest
 from potluck.metrics.protocol import MEANING
 from potluck.results import Group, RunResult, differing, groups
@@ -25,8 +25,10 @@ class Row:
 
     Attributes:
         group: Its runs.
-        accuracy: Mean, deviation and interval over seeds.
-        difference: From the baseline, paired over clients; None for the baseline itself and where nothing pairs.
+        accuracy: Mean over clients and seeds, deviation over seeds, and interval over seeds and clients.
+        difference: From the baseline, paired over clients, each averaged over seeds; None for the baseline itself and
+            where nothing pairs.
+        spread: The same differences with the seeds apart: their interval over seeds and clients; None likewise.
         p: The test's, corrected for the number of comparisons.
         gains: How many clients gain and lose, in the last round; None as for the difference.
         total: Costs of a whole run, mean over seeds.
@@ -37,6 +39,7 @@ class Row:
     group: Group
     accuracy: Interval
     difference: Paired | None
+    spread: Interval | None
     p: float | None
     gains: Gains | None
     total: Cost
@@ -65,6 +68,16 @@ class Comparison:
     target_reason: str
     rows: Sequence[Row]
     warnings: Sequence[str]
+
+    @property
+    def baseline_title(self) -> str:
+        """The baseline as its paper spells it."""
+        return next(row.group.title for row in self.rows if row.group.name == self.baseline)
+
+    @property
+    def tests(self) -> int:
+        """How many tests were made, for which p-values are corrected."""
+        return sum(row.p is not None for row in self.rows)
 
 
 def compare_runs(
@@ -98,23 +111,26 @@ def compare_runs(
     reason = "as asked"
     if target is None:
         target = _own_target(run.accuracy(protocol) for run in base.runs)
-        reason = f"which every seed of {base.name} reaches"
+        reason = f"which {'every seed of ' if len(base.runs) > 1 else ''}{base.title} reaches"
     warnings = _warnings(results, finished, compared)
     tests: list[Paired | None] = []
+    spreads: list[Interval | None] = []
     for group in found:
-        paired, remarks = differences(group, base, protocol) if group is not base else (None, [])
-        tests.append(None if paired is None else TESTS[test](paired))
+        pairs, remarks = by_seed(group, base, protocol) if group is not base else ({}, [])
+        apart = [ours - theirs for ours, theirs in pairs.values()]
+        tests.append(TESTS[test](over_seeds(apart)) if apart else None)
+        spreads.append(interval(apart) if apart else None)
         warnings += [remark for remark in remarks if remark not in warnings]
     corrected = holm([paired.p if paired else None for paired in tests])
     rows = []
-    for group, difference, p in zip(found, tests, corrected, strict=True):
-        accuracy = interval(run.accuracy(protocol) for run in group.runs)
+    for group, difference, spread, p in zip(found, tests, spreads, corrected, strict=True):
+        accuracy = interval([*run.client_accuracies(protocol).values()] for run in group.runs)
         reached = [cost_to(run, target, protocol) for run in group.runs] if target is not None else []
         whole = [cost for cost in reached if cost is not None]
         to_target = mean_cost(whole) if len(whole) == len(group.runs) else None
         total = mean_cost([total_cost(run) for run in group.runs])
         helped = gains(group, base) if group is not base else None
-        rows.append(Row(group, accuracy, difference, p, helped, total, to_target, len(whole)))
+        rows.append(Row(group, accuracy, difference, spread, p, helped, total, to_target, len(whole)))
     return Comparison(protocol, test, base.name, target, reason, rows, warnings)
 
 

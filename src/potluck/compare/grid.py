@@ -156,4 +156,4 @@ def parse_part(text: str) -> tuple[int, int]:
 
 def _name(method: str, chosen: Iterable[tuple[str, Any]]) -> str:
     parts = [method, *(f"{key.removeprefix(_OWN)}={value}" for key, value in chosen)]
-    return "-".join(re.sub(r"[^\w.,=:@+]+", "_", part) for part in parts)[:120]
+    return "-".join(re.sub(r"[^\w.,=:@+-]+", "_", part) for part in parts)[:120]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ def by_seed(group: Group, baseline: Group, protocol: str) -> tuple[dict[int, Pai
     remarks = []
     if ours.keys() != theirs.keys():
         remarks.append(
-            f"{group.name} has seeds {_list(ours)} and {baseline.name} {_list(theirs)}: "
+            f"{group.title} has seeds {_list(ours)} and {baseline.title} {_list(theirs)}: "
             + (f"their clients are paired over {_list(seeds)}." if seeds else "none to pair their clients over.")
         )
     if not seeds:
@@ -41,7 +41,7 @@ def by_seed(group: Group, baseline: Group, protocol: str) -> tuple[dict[int, Pai
         remarks.append(
             "Under the papers' protocol not every client has an accuracy: there is nothing to pair, and no test."
             if protocol == "participants_best"
-            else f"{group.name} and {baseline.name} have different clients: nothing to pair, and no test."
+            else f"{group.title} and {baseline.title} have different clients: nothing to pair, and no test."
         )
         return {}, remarks
     same = {seed: _same_samples(ours[seed], theirs[seed]) for seed in seeds}
@@ -49,18 +49,19 @@ def by_seed(group: Group, baseline: Group, protocol: str) -> tuple[dict[int, Pai
         apart = [key for key in _SHARES if group.runs[0].config.get(key) != baseline.runs[0].config.get(key)]
         differing = f"differ in {', '.join(apart)}, so that" if apart else "were run on different data:"
         remarks.append(
-            f"{group.name} and {baseline.name} {differing} a client holds other samples: nothing to pair, and no test."
+            f"{group.title} and {baseline.title} {differing} a client holds other samples: "
+            "nothing to pair, and no test."
         )
         return {}, remarks
     if others := sum(int((~each).sum()) for each in same.values()):
         count = sum(len(each) for each in same.values())
         remarks.append(
-            f"{others} of {count} clients hold other samples under {group.name} than under {baseline.name}, "
+            f"{others} of {count} clients hold other samples under {group.title} than under {baseline.title}, "
             "and are not paired."
         )
     if any(run.inputs is None for seed in seeds for run in (ours[seed], theirs[seed])):
         remarks.append(
-            f"Not every run of {group.name} and {baseline.name} records which samples its clients hold: they are "
+            f"Not every run of {group.title} and {baseline.title} records which samples its clients hold: they are "
             "paired by seed and settings."
         )
     return {
@@ -86,11 +87,14 @@ def differences(group: Group, baseline: Group, protocol: str) -> tuple[NDArray[n
         and what is to be said about it.
     """
     pairs, remarks = by_seed(group, baseline, protocol)
-    if not pairs:
-        return None, remarks
+    return (over_seeds([mine - theirs for mine, theirs in pairs.values()]) if pairs else None), remarks
+
+
+def over_seeds(apart: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """For each client the mean over seeds of its numbers; NaN where it has none under any of them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a client without test samples under every seed
-        return np.nanmean(np.stack([mine - theirs for mine, theirs in pairs.values()]), axis=0), remarks
+        return np.asarray(np.nanmean(np.stack(apart), axis=0))
 
 
 def _of_seed(run: RunResult, other: RunResult, protocol: str) -> Pair | None:

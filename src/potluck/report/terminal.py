@@ -14,6 +14,7 @@ from rich.tree import Tree
 from potluck.config import RunConfig
 from potluck.federation import Federation
 from potluck.metrics.protocol import MEANING
+from potluck.report.evaluation import evaluation_note
 from potluck.report.format import duration, operations, percent, size
 from potluck.report.tables import plain_table
 from potluck.results.grouping import title_of
@@ -65,9 +66,11 @@ def _span(counts: list[int]) -> str:
 
 def result_table(summaries: Mapping[str, Mapping[str, Any]], seconds: Mapping[str, float]) -> Table:
     """Runs side by side: accuracy under each named protocol, and what it cost."""
+    local = evaluation_note(summary["algorithm"] for summary in summaries.values())
+    chosen = "participants, best: chosen on test data, as the papers do; so kinder"
     table = plain_table(
         "Test accuracy (%), mean over clients",
-        caption="participants, best: chosen on test data, as the papers do; so kinder",
+        caption="\n".join(filter(None, [chosen, local])),
         caption_justify="left",
     )
     table.add_column("method\nrun", overflow="fold", min_width=12)

@@ -154,7 +154,7 @@ class RunResult:
     def client_accuracies(self, protocol: str = "all_last") -> dict[int, float]:
         """Test accuracy of each client under a protocol, NaN for one without test samples.
 
-        Under ``participants_best`` these are the clients that took part in that round.
+        Under ``participants_best`` these are the clients that took part in that round, and did not fail.
         """
         round = self.round_of(protocol)
         if round is None:
@@ -162,5 +162,6 @@ class RunResult:
         found = self.clients.at(round)
         if protocol != "participants_best":
             return found
-        cohort = next(set(each.record["cohort"]) for each in self.rounds if each.round == round)
-        return {client: value for client, value in found.items() if client in cohort}
+        record = next(each.record for each in self.rounds if each.round == round)
+        took_part = set(record["cohort"]) - set(record.get("failed") or ())
+        return {client: value for client, value in found.items() if client in took_part}

@@ -8,6 +8,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
@@ -45,6 +46,34 @@ def test_terminal(comparison: Comparison) -> None:
     assert "to 80 %" in text
     assert "The runs differ in more than what is compared: augmentation" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3])
+def test_every_form_says_over_what_each_number_is_taken(tmp_path: Path, seeds: int) -> None:
+    generator = np.random.default_rng(0)
+    for seed in range(seeds):
+        alone = generator.uniform(0.5, 0.9, 12)
+        for method, by in (("standalone", 0.0), ("fedavg", 0.02), ("lg-fedavg", 0.05)):
+            accuracies = [(alone + by + generator.normal(0, 0.01, 12)).tolist()]
+            made.run(tmp_path / f"{method}{seed}", method, seed=seed, accuracies=accuracies)
+    found = compare_runs(read_runs([tmp_path])[0])
+    console = Console(width=80, file=io.StringIO(), record=True)
+    show(console, found)
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= 80
+    assert ("95 % interval" in text) == (seeds == 3) == bool(re.search(r"\[\d+\.\d\d, \d+\.\d\d\]", text))
+    assert ("mean ± sd" in text) == (seeds > 1)
+    for form in (" ".join(text.split()), markdown(found), latex(found).replace("\\%", "%").replace("$\\pm$", "±")):
+        assert ("mean over clients and seeds ± standard deviation over seeds" in form) == (seeds > 1)
+        assert ("No interval: it takes 3 seeds." in form) == (seeds < 3)
+        assert ("bootstrap over seeds, and over the clients of each" in form) == (seeds == 3)
+        assert ("paired over clients, each averaged over seeds; p by" in form) == (seeds > 1)
+        assert "over clients, corrected for 2 comparisons (Holm)" in form
+        assert "FedAvg: every client after its local training" in form
+        assert "Difference from Standalone" in form
+        assert "lg-fedavg" not in form and "lg_fedavg" not in form and "LG-FedAvg" in form
+    for row in plain(found)["methods"]:
+        assert ((row["accuracy_low"], row["accuracy_high"]) == (None, None)) == (seeds < 3)
 
 
 def test_markdown(comparison: Comparison) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from potluck.errors import ConfigError
@@ -73,12 +74,25 @@ def test_every_axis_has_a_version(two: list[Group]) -> None:
         plot = accuracy_plot(two)
     assert list(plot.versions) == ["rounds", "local epochs", "bytes", "FLOPs", "seconds"]
     assert "all clients" in plot.caption
-    assert "standard deviation" in plot.caption
+    assert "all clients and seeds" in plot.caption
     lines = plot.versions["rounds"].axes[0].lines
     assert [list(map(float, line.get_ydata())) for line in lines] == [  # type: ignore[arg-type]
         pytest.approx([35, 50, 75]),
         pytest.approx([50, 50, 60]),
     ]
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3])
+def test_a_band_takes_three_seeds_and_is_of_percentages(tmp_path: Path, seeds: int) -> None:
+    rising = [((0.2, 0.4), (0.3, 0.5), (0.9 + 0.05 * seed, 1.0)) for seed in range(seeds)]
+    paths = [made.run(tmp_path / str(seed), seed=seed, accuracies=each) for seed, each in enumerate(rising)]
+    with drawing():
+        plot = accuracy_plot(read(*paths))
+    bands = plot.versions["rounds"].axes[0].collections
+    assert (len(bands), "standard deviation" in plot.caption) == (int(seeds == 3), seeds == 3)
+    for band in bands:
+        heights = np.asarray(band.get_paths()[0].vertices)[:, 1]
+        assert heights.min() >= 0 and heights.max() <= 100
 
 
 def test_with_few_evaluations_it_is_of_participants(tmp_path: Path) -> None:

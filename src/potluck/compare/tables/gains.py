@@ -8,9 +8,8 @@ from potluck.compare.gains import Gains
 
 def gain_heading(comparison: Comparison) -> str:
     """What the lines of :func:`gain_lines` are about."""
-    title = next(row.group.title for row in comparison.rows if row.group.name == comparison.baseline)
     seeds = "" if all(len(row.group.runs) == 1 for row in comparison.rows) else "; the clients of each seed count"
-    return f"Every client compared with itself under {title} (test accuracy, last round{seeds}):"
+    return f"Every client compared with itself under {comparison.baseline_title} (test accuracy, last round{seeds}):"
 
 
 def gain_lines(comparison: Comparison) -> list[str]:

@@ -45,7 +45,8 @@ def _cell(value: Any) -> Any:
 
 
 def _values(row: Row) -> dict[str, Any]:
-    accuracy, difference, target, gains = row.accuracy, row.difference, row.to_target, row.gains
+    accuracy, difference, spread = row.accuracy, row.difference, row.spread
+    target, gains = row.to_target, row.gains
     return {
         "method": row.group.name,
         "algorithm": row.group.algorithm,
@@ -54,8 +55,8 @@ def _values(row: Row) -> dict[str, Any]:
         "accuracy_low": accuracy.low,
         "accuracy_high": accuracy.high,
         "difference": difference.mean if difference else None,
-        "difference_low": difference.low if difference else None,
-        "difference_high": difference.high if difference else None,
+        "difference_low": spread.low if spread else None,
+        "difference_high": spread.high if spread else None,
         "clients": difference.count if difference else None,
         "p": difference.p if difference else None,
         "p_holm": row.p,

@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from potluck.compare.comparing import Comparison
 from potluck.compare.tables.gains import gain_heading, gain_lines
-from potluck.compare.tables.words import lines, notes, target_name
+from potluck.compare.tables.words import has_intervals, lines, notes, target_name
 from potluck.metrics.protocol import MEANING
 from potluck.report.tables import plain_table
 
@@ -16,9 +16,11 @@ def show(console: Console, comparison: Comparison) -> None:
     """Print a comparison, with what there is to know about it."""
     table = plain_table(f"Test accuracy (%), {MEANING[comparison.protocol]}", gap=2)
     table.add_column("method\nseeds", overflow="fold", min_width=12)
+    mean = "mean ± sd" if any(len(row.group.runs) > 1 for row in comparison.rows) else "mean"
+    intervals = has_intervals(comparison)
     for heading in (
-        "mean ± sd\n95 % interval",
-        f"from\n{escape(comparison.baseline)}\np (Holm)",
+        f"{mean}\n95 % interval" if intervals else mean,
+        f"from\n{escape(comparison.baseline_title)}\np{' (Holm)' if comparison.tests > 1 else ''}",
         "in all\nbytes\nFLOP",
         f"to {target_name(comparison)}\nbytes\nFLOP",
     ):
@@ -26,8 +28,8 @@ def show(console: Console, comparison: Comparison) -> None:
     for line in lines(comparison):
         accuracy = f"[bold]{line.accuracy}[/bold]" if line.best else line.accuracy
         table.add_row(
-            f"[bold]{escape(line.method)}[/bold]\n[dim]{line.seeds}[/dim]",
-            f"{accuracy}\n[dim]{escape(line.interval)}[/dim]",
+            f"[bold]{escape(line.method)}[/bold]\n[dim]{line.seeds} seed{'' if line.seeds == '1' else 's'}[/dim]",
+            f"{accuracy}\n[dim]{escape(line.interval)}[/dim]" if intervals else accuracy,
             f"{line.difference}\n[dim]{line.p}[/dim]",
             f"{line.bytes}\n{line.flops}",
             f"{line.target_bytes}\n{line.target_flops}",

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from potluck.compare.comparing import PAPERS, Comparison, Row
 from potluck.metrics.protocol import MEANING
+from potluck.report.evaluation import evaluation_note
 from potluck.report.format import operations, percent, size
+from potluck.significance import LEAST_SEEDS
 
 DASH = "-"
 TESTS = {"t": "paired t-test", "wilcoxon": "Wilcoxon's signed-rank test"}
@@ -75,30 +77,59 @@ def probability(p: float | None) -> str:
     return DASH if p is None else "<0.001" if p < 0.0005 else f"{p:.3f}"
 
 
+def has_intervals(comparison: Comparison) -> bool:
+    """Whether a method has enough seeds for an interval."""
+    return any(row.accuracy.low is not None for row in comparison.rows)
+
+
 def target_name(comparison: Comparison) -> str:
     """The target in percent."""
     return DASH if comparison.target is None else f"{100 * comparison.target:.4g} %"
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What the table shows, in sentences."""
+    """What the table shows, and over what each number is taken, in sentences."""
+    target = comparison.target
+    costs = "Bytes up and down as encoded, and floating-point operations, of a run in all" + (
+        f", and up to {target_name(comparison)} ({comparison.target_reason}); a dash unless every seed reached it."
+        if target is not None
+        else "."
+    )
+    chosen = (
+        "The round is chosen by test accuracy, which flatters every method: compare it with numbers from papers only."
+    )
+    local = evaluation_note(run.config["algorithm"] for row in comparison.rows for run in row.group.runs[:1])
+    said = [_accuracy_note(comparison), _interval_note(comparison), local, _difference_note(comparison), costs]
+    return [each for each in (*said, chosen if comparison.protocol == PAPERS else "") if each]
+
+
+def _accuracy_note(comparison: Comparison) -> str:
     runs = [run for row in comparison.rows for run in row.group.runs]
     seeds = sorted({run.seed for run in runs})
     rounds = sorted({len([each for each in run.rounds if each.round > 0]) for run in runs})
-    target = comparison.target
-    chosen = [
-        "The round is chosen by test accuracy, which flatters every method: compare it with numbers from papers only."
-    ]
-    return [
-        f"Test accuracy in percent, {MEANING[comparison.protocol]}; seeds {', '.join(map(str, seeds))}; "
-        f"{', '.join(map(str, rounds))} rounds. Mean ± standard deviation over seeds, and 95 % interval of the mean.",
-        f"Difference from {comparison.baseline} in points; p by {TESTS[comparison.test]} over clients (each averaged "
-        "over seeds), corrected for the number of comparisons (Holm).",
-        "Bytes up and down as encoded, and floating-point operations, of a run in all"
-        + (
-            f", and up to {target_name(comparison)} ({comparison.target_reason}); a dash where a seed did not reach it."
-            if target is not None
-            else "."
-        ),
-        *(chosen if comparison.protocol == PAPERS else []),
-    ]
+    several = len(seeds) > 1
+    return (
+        f"Test accuracy in percent, {MEANING[comparison.protocol]}: mean over clients{' and seeds' if several else ''}"
+        f"{' ± standard deviation over seeds' if several else ''}; {'seeds' if several else 'seed'} "
+        f"{', '.join(map(str, seeds))}; {', '.join(map(str, rounds))} rounds."
+    )
+
+
+def _interval_note(comparison: Comparison) -> str:
+    if not has_intervals(comparison):
+        return f"No interval: it takes {LEAST_SEEDS} seeds."
+    return (
+        "95 % interval of that mean: bootstrap over seeds, and over the clients of each; a dash below "
+        f"{LEAST_SEEDS} seeds."
+    )
+
+
+def _difference_note(comparison: Comparison) -> str:
+    """The difference and its test; nothing where there is no other method."""
+    if len(comparison.rows) == 1:
+        return ""
+    several = any(len(row.group.runs) > 1 for row in comparison.rows)
+    averaged = ", each averaged over seeds" if several else ""
+    many = f", corrected for {comparison.tests} comparisons (Holm)" if comparison.tests > 1 else ""
+    p = f"; p by {TESTS[comparison.test]} over clients{many}" if comparison.tests else ""
+    return f"Difference from {comparison.baseline_title} in points, paired over clients{averaged}{p}."

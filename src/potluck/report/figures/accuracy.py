@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from potluck.report.figures.axes import AXES, XAxis, local_epochs, write_ticks
 from potluck.report.figures.base import NoFigureError, Plot
 from potluck.report.figures.style import legend_below, look, sheet
+from potluck.significance import LEAST_SEEDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,14 +32,15 @@ class Curve:
 
 
 def accuracy_plot(groups: Sequence[Group]) -> Plot:
-    """A line for each method with a band over its seeds, in a version for each thing to draw over."""
+    """A line for each method, with a band from three seeds on, in a version for each thing to draw over."""
     # With few evaluations of all clients there is no line to see; participants are evaluated in every round.
     everyone = any(len(_evaluated(run, everyone=True)) > 2 for group in groups for run in group.runs)
     if not any(_evaluated(run, everyone) for group in groups for run in group.runs):
         raise NoFigureError("no client has test samples")
     who = "all clients" if everyone else "the clients that took part in each round"
     several = any(len(group.runs) > 1 for group in groups)
-    band = "; bands are one standard deviation over seeds" if several else ""
+    banded = any(len(group.runs) >= LEAST_SEEDS for group in groups)
+    band = f" and seeds{'; bands are one standard deviation over seeds' if banded else ''}" if several else ""
     caption = (
         f"Mean test accuracy of {who}{band}. Higher and further left is better. Choose what it is drawn over: "
         "what is cheap in rounds may not be in bytes or operations."
@@ -65,20 +67,20 @@ def _draw(groups: Sequence[Group], axis: XAxis, everyone: bool) -> Figure:
             axes.axhline(each.mean[-1], **how)
             axes.plot([], [], **how, label=labels[-1])
         else:
-            _line(axes, each, number, labels[-1])
+            _line(axes, each, number, labels[-1], banded=len(group.runs) >= LEAST_SEEDS)
     axes.set_ylabel("test accuracy (%)")
     write_ticks(axes, axis)
     legend_below(figure, axes, len(labels), max(map(len, labels), default=0))
     return figure
 
 
-def _line(axes: Axes, each: Curve, number: int, label: str) -> None:
+def _line(axes: Axes, each: Curve, number: int, label: str, *, banded: bool) -> None:
     colour, marker, line = look(number)
     step = max(1, len(each.x) // 7)
     axes.plot(
         each.x, each.mean, color=colour, linestyle=line, marker=marker, markevery=(number % step, step), label=label
     )
-    if any(each.deviation):
+    if banded and any(each.deviation):
         # No accuracy is beyond 0 or 100 %, though a deviation may be.
         ends = [(max(m - d, 0), min(m + d, 100)) for m, d in zip(each.mean, each.deviation, strict=True)]
         low, high = zip(*ends, strict=True)

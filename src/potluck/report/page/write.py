@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from potluck import __version__
 from potluck.errors import RunError
 from potluck.messages import visible
+from potluck.report.evaluation import evaluation_note
 from potluck.report.figures.base import Plot
 from potluck.report.figures.opened import Opened
 from potluck.report.figures.style import drawing
@@ -70,6 +71,7 @@ def write_report(
         version=__version__,
         about=content.setting_line(methods),
         headline=content.headline(methods),
+        evaluated=evaluation_note(run.config["algorithm"] for run in results),
         several=any(len(method.runs) > 1 for method in methods),
         warnings=concerns,
         problems=problems,
