@@ -20,7 +20,7 @@ from potluck.errors import RunError
 from potluck.experiment import make_clients
 from potluck.joining import inputs
 from potluck.results import read_runs
-from potluck.run.inputs import Inputs, digest
+from potluck.run.inputs import COUNTS, Inputs, digest
 from results import made
 from run import tiny
 
@@ -147,11 +147,25 @@ def test_nothing_is_kept_without_a_folder(tmp_path: Path, monkeypatch: pytest.Mo
     assert made.run(1).summary["rounds"] == 1
 
 
+def test_how_many_samples_a_client_holds_is_recorded_and_follows_from_them(tmp_path: Path) -> None:
+    made = federation(tmp_path / "run")
+    made.run(1)
+    found = Inputs.read(tmp_path / "run")
+    assert found is not None
+    assert found.counts() == [len(client.train) for client in made.clients]
+    earlier = Inputs(found.common, {name: column for name, column in found.clients.items() if name != COUNTS})
+    assert earlier.counts() is None
+    assert earlier.difference(found) == ""
+
+
 def test_no_digest_in_what_reports_are_made_of(tmp_path: Path) -> None:
     federation(tmp_path / "run").run(1)
     found = Inputs.read(tmp_path / "run")
     assert found is not None
-    digests = {*found.common.values(), *(each for column in found.clients.values() for each in column)} - {""}
+    digests = {
+        *found.common.values(),
+        *(each for name, column in found.clients.items() if name != COUNTS for each in column),
+    } - {""}
     for path in (tmp_path / "run").rglob("*"):
         if path.is_file() and path.name != "inputs.json":
             assert not [each for each in digests if each.encode() in path.read_bytes()], path

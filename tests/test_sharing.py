@@ -75,6 +75,16 @@ def test_public_samples_reach_the_federation() -> None:
 
 
 @pytest.mark.usefixtures("registered")
+def test_a_method_without_need_of_them_can_have_the_same_samples() -> None:
+    source = tiny.load()
+    alike, needing = (share_out(config(method, public=20, set_aside="public"), source) for method in ("fd", "open"))
+    for pool, parts in needing.clients.items():
+        assert all(torch.equal(*pair) for pair in zip(parts, alike.clients[pool], strict=True))
+    assert config("open").set_aside == "public"
+    assert make_federation(config("fd", public=20, set_aside="public"), None).setting.public is None
+
+
+@pytest.mark.usefixtures("registered")
 def test_more_public_samples_than_there_are() -> None:
     with pytest.raises(DataError, match=r"1,000 public samples cannot be set aside from 96 training samples: set 'pu"):
         make_federation(config("open"), None)  # the default is for data sets of a usual size

@@ -52,6 +52,11 @@ class RunConfig(FederationConfig):
     public: int = Field(
         1000, ge=1, description="training samples set aside for all to see, where the method needs them"
     )
+    set_aside: Literal["public"] | None = Field(
+        None,
+        description="public: set public samples aside, as for a method that needs them, also where none does, so that "
+        "clients train on the same samples under both",
+    )
     partition: str = Field(
         "pathological:2",
         description="how clients share the data: pathological:K, dirichlet:GAMMA, balanced-dirichlet:ALPHA, "
@@ -102,6 +107,8 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     config = config.model_copy(update=update)
     if "equal models" in config.method().needs and "models" not in settings:
         config = config.model_copy(update={"models": "cnn-1"})
+    if "public data" in config.method().needs:
+        config = config.model_copy(update={"set_aside": "public"})
     _refuse_unwritable(config.complete())
     return config
 

@@ -29,7 +29,7 @@ class Shares:
 
     Attributes:
         clients: For each of the pools "train", "validation" and "test" the rows of every client.
-        public: The rows that everybody may see; None where the algorithm needs none.
+        public: The rows that everybody may see; None where none are set aside.
         pools: The rows of each pool that were dealt; a partition may leave some of them to nobody.
     """
 
@@ -39,11 +39,11 @@ class Shares:
 
 
 def share_out(config: RunConfig, source: Source) -> Shares:
-    """Split a data set into pools, set public samples aside where they are needed, and deal the rest to the clients."""
+    """Split a data set into pools, set public samples aside if asked for, and deal the rest to the clients."""
     key = draws.fold(config.seed, "data")
     rows = pools(source, config.split or source.default_split, key)
     public = None
-    if "public data" in config.method().needs:
+    if config.set_aside == "public":
         stay, aside = set_aside(source.y[rows["train"]], config.public, draws.fold(key, "public"))
         rows["train"], public = rows["train"][stay], rows["train"][aside]
     labels = {name: source.y[pool] for name, pool in rows.items()}
@@ -98,11 +98,14 @@ def make_federation(config: RunConfig, out: Path | None) -> Federation:
     transform = Transform(source.mean, source.std, config.augmentation)
     settings = config.model_dump(include=set(FederationConfig.model_fields))
     shares = share_out(config, source)
+    method = config.method()
+    # Of another method they are set aside for its clients to hold what they hold under one that needs them.
+    public = shares.public if "public data" in method.needs else None
     return Federation(
-        config.method(),
+        method,
         make_clients(config, source, shares),
         out=out,
-        public=None if shares.public is None else Examples(source.x, source.y, shares.public),
+        public=None if public is None else Examples(source.x, source.y, public),
         transform=transform,
         config=config.complete(),
         **settings,

@@ -17,7 +17,7 @@ from potluck.data.splits import hold_out
 from potluck.data.transform import Transform
 from potluck.errors import ConfigError, DataError, ModelError
 from potluck.models import output_width, split
-from potluck.run.inputs import SAMPLES, Inputs, digest, text_digest
+from potluck.run.inputs import COUNTS, SAMPLES, Inputs, digest, text_digest
 
 
 def common_task(clients: Sequence[Client], algorithm: Algorithm) -> Task:
@@ -125,7 +125,7 @@ def inputs(clients: Sequence[Client], public: Examples | None, transform: Transf
         common["data set"] = digest(*sources.values())
     if public is not None:
         common |= {"public inputs": digest(public.x), "public labels": digest(public.y)}
-    columns: dict[str, list[str]] = {name: [] for name in ("architecture", "initial weights", *SAMPLES)}
+    columns: dict[str, list[str]] = {name: [] for name in ("architecture", "initial weights", *SAMPLES, COUNTS)}
     weights: dict[int, str] = {}
     for client in clients:
         architecture = client.architecture
@@ -137,6 +137,7 @@ def inputs(clients: Sequence[Client], public: Examples | None, transform: Transf
         parts = [part for pool in pools for part in ((pool.x, pool.y) if len(pool) else (None, None))]
         for name, part in zip(SAMPLES, parts, strict=True):
             columns[name].append("" if part is None else digest(part))
+        columns[COUNTS].append(str(len(client.train) + len(client.holdout)))
     return Inputs(common, columns)
 
 

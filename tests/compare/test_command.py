@@ -93,6 +93,17 @@ def test_a_grid_grows(potluck: tiny.Command, tmp_path: Path) -> None:
     ]
 
 
+def test_all_methods_have_the_samples_of_the_one_that_needs_public_ones(potluck: tiny.Command, tmp_path: Path) -> None:
+    flags = (*tiny.ARGUMENTS, "--set", "public=20", "--jobs", 1, "--no-report", "--out", tmp_path / "c", "--json")
+    ran = potluck("compare", "standalone", "kt-pfl", *flags)
+    assert "20 public samples are set aside under every method" in " ".join(ran.err.split())
+    made = json.loads(ran.out)
+    assert made["warnings"] == []
+    assert [(each["clients"], each["fewest_samples"]) for each in made["methods"]] == [(None, 25), (3, 25)]
+    more = json.loads(potluck("compare", "fd", *flags).out)
+    assert [each["clients"] for each in more["methods"] if each["method"] != "standalone"] == [3, 3]
+
+
 def test_parts_come_together(potluck: tiny.Command, tmp_path: Path) -> None:
     whole = (*METHODS, "--seeds", "0,1", "--jobs", 1)
     for number in (1, 2, 3):

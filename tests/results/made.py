@@ -11,7 +11,7 @@ from typing import Any
 from potluck.config import make_config
 from potluck.data.sources import fashion_mnist_10k
 from potluck.metrics.protocol import History, summarize
-from potluck.run.inputs import NAME, SAMPLES, Inputs, digest, text_digest
+from potluck.run.inputs import COUNTS, NAME, SAMPLES, Inputs, digest, text_digest
 from potluck.run.toml import to_toml
 
 
@@ -86,11 +86,16 @@ def renamed(path: Path, algorithm: str) -> Path:
 
 
 def write_inputs(path: Path, config: Mapping[str, Any], data: str = "") -> None:
-    """Write digests as they are where samples depend on the data set, its split, the partition and the seed."""
-    shares = [str(config.get(name)) for name in ("data", "split", "partition", "seed")]
+    """Write digests as they are where samples depend on the data set, its split, the partition and the seed.
+
+    A client has 80 training samples, 30 of which are gone where public samples are set aside.
+    """
+    shares = [str(config.get(name)) for name in ("data", "split", "partition", "set_aside", "seed")]
     clients = [text_digest(" ".join([data, *shares, str(client)])) for client in range(config["clients"])]
     whole = text_digest(data) if data or shares[0] != "fashion-mnist-10k" else _carried()
-    (path / NAME).write_text(json.dumps(Inputs({"data set": whole}, dict.fromkeys(SAMPLES, clients)).plain()))
+    counts = ["50" if config.get("set_aside") else "80"] * len(clients)
+    columns = {**dict.fromkeys(SAMPLES, clients), COUNTS: counts}
+    (path / NAME).write_text(json.dumps(Inputs({"data set": whole}, columns).plain()))
 
 
 @cache

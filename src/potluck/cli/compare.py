@@ -79,6 +79,7 @@ def compare(
     from potluck.compare.comparing import compare_runs, named_protocol, refuse_choices
     from potluck.compare.grid import make_cells, parse_grid, parse_seeds
     from potluck.compare.places import place
+    from potluck.compare.sharing import share_alike
     from potluck.compare.tables import plain, show, write_tables
     from potluck.results import read_runs
 
@@ -89,8 +90,13 @@ def compare(
     varied = parse_grid(grid or [])
     kinds = [find(method).name for method in methods or []]
     chosen = None if seeds is None else parse_seeds(seeds)
-    places = place(make_cells(kinds, chosen, varied, settings_by_method(given, kinds)), out) if kinds else []
+    places, remark = [], ""
+    if kinds:
+        cells, remark = share_alike(make_cells(kinds, chosen, varied, settings_by_method(given, kinds)), out)
+        places = place(cells, out)
     _refuse_baseline(baseline, places, out)
+    if remark:
+        say(console, remark)
     outcomes = _carry_out(console, places, jobs, part, out) if places else {}
     results, problems = read_runs([*(each.path for each in _in_order(places, kinds)), out])
     if not results:

@@ -10,6 +10,7 @@ from typing import Any
 from potluck.compare.costs import Cost, cost_to, mean_cost, total_cost
 from potluck.compare.gains import BASELINE, Gains, gains, named
 from potluck.compare.pairing import by_seed, over_seeds
+from potluck.compare.sharing import samples, unequal
 from potluck.errors import ConfigError, nearest
 from potluck.metrics.protocol import MEANING
 from potluck.results import Group, RunResult, differing, groups
@@ -34,6 +35,7 @@ class Row:
         total: Costs of a whole run, mean over seeds.
         to_target: Costs up to the target; None unless all seeds reached it.
         reached: How many seeds reached the target.
+        samples: The fewest and the most training samples of a client; None where that is not recorded.
     """
 
     group: Group
@@ -45,6 +47,7 @@ class Row:
     total: Cost
     to_target: Cost | None
     reached: int
+    samples: tuple[int, int] | None
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Comparison:
         target_reason: Where it comes from, in words.
         rows: The methods.
         warnings: What a reader has to know.
+        unequal: Whether, of one seed, clients hold other numbers of training samples under one method than under
+            another.
     """
 
     protocol: str
@@ -68,6 +73,7 @@ class Comparison:
     target_reason: str
     rows: Sequence[Row]
     warnings: Sequence[str]
+    unequal: bool
 
     @property
     def baseline_title(self) -> str:
@@ -130,8 +136,8 @@ def compare_runs(
         to_target = mean_cost(whole) if len(whole) == len(group.runs) else None
         total = mean_cost([total_cost(run) for run in group.runs])
         helped = gains(group, base) if group is not base else None
-        rows.append(Row(group, accuracy, difference, spread, p, helped, total, to_target, len(whole)))
-    return Comparison(protocol, test, base.name, target, reason, rows, warnings)
+        rows.append(Row(group, accuracy, difference, spread, p, helped, total, to_target, len(whole), samples(group)))
+    return Comparison(protocol, test, base.name, target, reason, rows, warnings, unequal(found))
 
 
 def named_protocol(name: str) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from potluck.results import Group, RunResult
 
-_SHARES = ("data", "split", "partition")
+_SHARES = ("data", "split", "partition", "set_aside")
 """Settings that, with the seed, decide which samples a client of a data set holds."""
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,15 +78,18 @@ def _free(out: Path, cell: Cell, taken: set[Path]) -> Path:
     raise RunError(f"{out} has too many folders called {cell.name}.")  # pragma: no cover
 
 
-def _there(out: Path) -> dict[str, Path]:
-    """The runs in a folder by their settings; what cannot be read is none of ours."""
-    found = {}
+def configs_in(out: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The runs in a folder, each with its whole configuration; what cannot be read is none of ours."""
     for path in runs_below(out):
         try:
-            found[_identity(_complete(path))] = path
+            yield path, _complete(path)
         except PotluckError:
             continue
-    return found
+
+
+def _there(out: Path) -> dict[str, Path]:
+    """The runs in a folder by their settings."""
+    return {_identity(config): path for path, config in configs_in(out)}
 
 
 def _complete(path: Path) -> dict[str, Any]:

@@ -15,8 +15,8 @@ def evaluation_note(methods: Iterable[Mapping[str, Any]]) -> str:
     Args:
         methods: Names and settings of algorithms, as in the table ``algorithm`` of a configuration.
 
-    >>> evaluation_note([{"name": "fedavg"}, {"name": "fedprox", "mu": 0.1}, {"name": "fedproto"}])[:47]
-    'FedAvg and FedProx: every client after its loca'
+    >>> evaluation_note([{"name": "fedavg"}, {"name": "fedprox", "mu": 0.1}, {"name": "fedproto"}])[:46]
+    'FedAvg and FedProx are evaluated after local t'
     >>> evaluation_note([{"name": "fedproto"}])
     ''
     """
@@ -24,7 +24,8 @@ def evaluation_note(methods: Iterable[Mapping[str, Any]]) -> str:
     if not titles:
         return ""
     named = " and ".join([", ".join(titles[:-1]), titles[-1]] if len(titles) > 1 else titles)
-    return f"{named}: every client after its local training; other libraries often evaluate the averaged model."
+    are = "are" if len(titles) > 1 else "is"
+    return f"{named} {are} evaluated after local training; other libraries often evaluate the averaged model."
 
 
 def _with_a_global_model(method: Mapping[str, Any]) -> str | None:

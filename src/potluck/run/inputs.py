@@ -22,6 +22,8 @@ SAMPLES = tuple(
     f"{pool} {part}" for pool in ("training", "validation", "test", "holdout") for part in ("inputs", "labels")
 )
 """The columns of :class:`Inputs` that say which samples a client holds."""
+COUNTS = "training samples"
+"""The column that says how many a client trains on, its holdout share included."""
 _SHOWN = 3
 """Clients that a message names."""
 
@@ -33,6 +35,7 @@ class Inputs:
     Attributes:
         common: What all clients share, such as the data set and the public samples, by name.
         clients: For each kind of input the digest of every client, in the order of their ids; empty for no samples.
+            Under :data:`COUNTS` numbers, where they are recorded.
     """
 
     common: Mapping[str, str]
@@ -48,6 +51,8 @@ class Inputs:
         names = [name for name in {**self.common, **now.common} if self.common.get(name) != now.common.get(name)]
         found = [f"the {name}" for name in names]
         for name in {**self.clients, **now.clients}:
+            if name == COUNTS:  # they follow from the samples, and earlier runs do not record them
+                continue
             before, after = self.clients.get(name, ()), now.clients.get(name, ())
             if len(before) != len(after):
                 return f"the number of clients ({len(before)}, now {len(after)})"
@@ -58,6 +63,12 @@ class Inputs:
     def samples(self) -> list[tuple[str, ...]]:
         """Of each client what is the same wherever it holds the same samples."""
         return list(zip(*(self.clients[name] for name in SAMPLES), strict=True))
+
+    def counts(self) -> list[int] | None:
+        """How many training samples each client holds; None where that is not recorded."""
+        found = [str(count) for count in self.clients.get(COUNTS, ())]
+        known = found and all(count.isdecimal() and len(count) < 16 for count in found)
+        return [int(count) for count in found] if known else None
 
     def plain(self) -> dict[str, Any]:
         """As plain values, to be written."""

@@ -69,11 +69,35 @@ def test_every_form_says_over_what_each_number_is_taken(tmp_path: Path, seeds: i
         assert ("bootstrap over seeds, and over the clients of each" in form) == (seeds == 3)
         assert ("paired over clients, each averaged over seeds; p by" in form) == (seeds > 1)
         assert "over clients, corrected for 2 comparisons (Holm)" in form
-        assert "FedAvg: every client after its local training" in form
+        assert "FedAvg is evaluated after local training" in form
+        assert "samples" not in form
         assert "Difference from Standalone" in form
         assert "lg-fedavg" not in form and "lg_fedavg" not in form and "LG-FedAvg" in form
     for row in plain(found)["methods"]:
         assert ((row["accuracy_low"], row["accuracy_high"]) == (None, None)) == (seeds < 3)
+
+
+def test_unequal_numbers_of_samples_stand_beside_the_row(tmp_path: Path) -> None:
+    made.run(tmp_path / "a", "standalone")
+    made.run(tmp_path / "b", "kt-pfl")
+    found = compare_runs(read_runs([tmp_path])[0])
+    assert [row.samples for row in found.rows] == [(80, 80), (50, 50)]
+    console = Console(width=80, file=io.StringIO(), record=True)
+    show(console, found)
+    text = console.export_text()
+    assert re.search(r"Standalone .*\n 1 seed .*\n 80 samples .*\n KT-pFL .*\n 1 seed .*\n 50 samples ", text)
+    assert "| KT-pFL (50 samples) |" in markdown(found) and "KT-pFL (50 samples) &" in latex(found)
+    for form in (" ".join(text.split()), markdown(found), latex(found)):
+        assert "They differ between methods." in form
+    assert "KT-pFL and Standalone differ in set" in found.warnings[-1]
+    assert [row["fewest_samples"] for row in plain(found)["methods"]] == [80, 50]
+    made.run(tmp_path / "a1", "standalone", settings={"set_aside": "public"})
+    (tmp_path / "a").rename(tmp_path / "a.away")
+    (tmp_path / "a.away/config.toml").unlink()
+    equal = compare_runs(read_runs([tmp_path])[0])
+    assert equal.warnings == [] and not equal.unequal
+    assert equal.rows[1].difference is not None
+    assert "1,000 training samples are public, set aside under every method" in markdown(equal)
 
 
 def test_markdown(comparison: Comparison) -> None:

@@ -22,7 +22,7 @@ def latex(comparison: Comparison) -> str:
         accuracy = _escape(line.accuracy)
         texts = (line.interval, line.difference, line.p, line.bytes, line.flops, line.target_bytes, line.target_flops)
         cells = [
-            _first(line.method),
+            _first(line.labelled),
             rf"\textbf{{{accuracy}}}" if line.best else accuracy,
             *(_number(text) for text in texts),
         ]

@@ -19,7 +19,7 @@ def markdown(comparison: Comparison) -> str:
     for line in lines(comparison):
         accuracy = f"**{line.accuracy}**" if line.best else line.accuracy
         texts = (line.interval, line.difference, line.p, line.bytes, line.flops, line.target_bytes, line.target_flops)
-        rows.append([_escape(line.method), line.seeds, accuracy, *texts])
+        rows.append([_escape(line.labelled), line.seeds, accuracy, *texts])
     table = ["| " + " | ".join(row) + " |" for row in rows]
     said = [f"- {_escape(note)}" for note in notes(comparison)]
     said += [f"- **Note.** {_escape(warning)}" for warning in comparison.warnings]

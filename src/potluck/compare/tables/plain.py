@@ -68,6 +68,8 @@ def _values(row: Row) -> dict[str, Any]:
         "median_change": gains.median if gains else None,
         "worst_change": gains.worst if gains else None,
         "best_change": gains.best if gains else None,
+        "fewest_samples": row.samples[0] if row.samples else None,
+        "most_samples": row.samples[1] if row.samples else None,
         "rounds": row.total.rounds,
         "bytes": row.total.bytes,
         "flops": row.total.flops,

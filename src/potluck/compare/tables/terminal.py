@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from potluck.compare.comparing import Comparison
 from potluck.compare.tables.gains import gain_heading, gain_lines
-from potluck.compare.tables.words import has_intervals, lines, notes, target_name
+from potluck.compare.tables.words import Line, has_intervals, lines, notes, target_name
 from potluck.metrics.protocol import MEANING
 from potluck.report.tables import plain_table
 
@@ -28,7 +28,7 @@ def show(console: Console, comparison: Comparison) -> None:
     for line in lines(comparison):
         accuracy = f"[bold]{line.accuracy}[/bold]" if line.best else line.accuracy
         table.add_row(
-            f"[bold]{escape(line.method)}[/bold]\n[dim]{line.seeds} seed{'' if line.seeds == '1' else 's'}[/dim]",
+            f"[bold]{escape(line.method)}[/bold]\n[dim]{_under(line)}[/dim]",
             f"{accuracy}\n[dim]{escape(line.interval)}[/dim]" if intervals else accuracy,
             f"{line.difference}\n[dim]{line.p}[/dim]",
             f"{line.bytes}\n{line.flops}",
@@ -43,3 +43,9 @@ def show(console: Console, comparison: Comparison) -> None:
         console.print(note, style="dim", markup=False, highlight=False)
     for warning in comparison.warnings:
         console.print(warning, style="yellow", markup=False, highlight=False)
+
+
+def _under(line: Line) -> str:
+    """What stands under a method: its seeds, and its clients' training samples where they differ."""
+    seeds = f"{line.seeds} seed{'' if line.seeds == '1' else 's'}"
+    return f"{seeds}\n{line.samples}" if line.samples else seeds

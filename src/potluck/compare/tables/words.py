@@ -16,9 +16,13 @@ TESTS = {"t": "paired t-test", "wilcoxon": "Wilcoxon's signed-rank test"}
 
 @dataclass(frozen=True)
 class Line:
-    """A row in text; a dash where there is nothing to say."""
+    """A row in text; a dash where there is nothing to say.
+
+    ``samples`` says how many training samples a client holds, if that is not the same in all rows.
+    """
 
     method: str
+    samples: str
     seeds: str
     accuracy: str
     interval: str
@@ -30,19 +34,25 @@ class Line:
     target_flops: str
     best: bool
 
+    @property
+    def labelled(self) -> str:
+        """The method, with its clients' training samples where they differ."""
+        return f"{self.method} ({self.samples})" if self.samples else self.method
+
 
 def lines(comparison: Comparison) -> list[Line]:
     """The rows of a comparison in text; the best are those whose accuracy reads the same as the highest."""
     accuracies = [row.accuracy.mean for row in comparison.rows if row.accuracy.mean is not None]
     best = percent(max(accuracies, default=None))
-    return [_line(row, best, comparison.baseline) for row in comparison.rows]
+    return [_line(row, best, comparison.baseline, comparison.unequal) for row in comparison.rows]
 
 
-def _line(row: Row, best: str, baseline: str) -> Line:
+def _line(row: Row, best: str, baseline: str, unequal: bool) -> Line:
     accuracy, total, target, difference = row.accuracy, row.total, row.to_target, row.difference
     mean = percent(accuracy.mean)
     return Line(
         method=row.group.title,
+        samples=_samples(row) if unequal else "",
         seeds=str(len(row.group.runs)),
         accuracy=mean if accuracy.deviation is None else f"{mean} ± {percent(accuracy.deviation)}",
         interval=DASH if accuracy.low is None else f"[{percent(accuracy.low)}, {percent(accuracy.high)}]",
@@ -54,6 +64,13 @@ def _line(row: Row, best: str, baseline: str) -> Line:
         target_flops=DASH if target is None else operations(round(target.flops)),
         best=mean == best != DASH,
     )
+
+
+def _samples(row: Row) -> str:
+    if row.samples is None:
+        return "samples unknown"
+    low, high = row.samples
+    return f"{low} samples" if low == high else f"{low} to {high} samples"
 
 
 def signed(value: float | None) -> str:
@@ -99,7 +116,8 @@ def notes(comparison: Comparison) -> list[str]:
         "The round is chosen by test accuracy, which flatters every method: compare it with numbers from papers only."
     )
     local = evaluation_note(run.config["algorithm"] for row in comparison.rows for run in row.group.runs[:1])
-    said = [_accuracy_note(comparison), _interval_note(comparison), local, _difference_note(comparison), costs]
+    accuracy = [_accuracy_note(comparison), _interval_note(comparison), local, _samples_note(comparison)]
+    said = [*accuracy, _difference_note(comparison), costs]
     return [each for each in (*said, chosen if comparison.protocol == PAPERS else "") if each]
 
 
@@ -122,6 +140,22 @@ def _interval_note(comparison: Comparison) -> str:
         "95 % interval of that mean: bootstrap over seeds, and over the clients of each; a dash below "
         f"{LEAST_SEEDS} seeds."
     )
+
+
+def _samples_note(comparison: Comparison) -> str:
+    """What clients train on, where that is not what it would be without another method of the comparison."""
+    if comparison.unequal:
+        return "Samples: training samples of a client, from the fewest to the most. They differ between methods."
+    needless = {
+        run.config["public"]
+        for row in comparison.rows
+        for run in row.group.runs
+        if run.config.get("set_aside") == "public" and "public" in run.config
+    }
+    if not needless or len(comparison.rows) == 1:
+        return ""
+    counts = " or ".join(f"{count:,}" for count in sorted(needless))
+    return f"{counts} training samples are public, set aside under every method: all train on the same samples."
 
 
 def _difference_note(comparison: Comparison) -> str:

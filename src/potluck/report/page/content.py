@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
+from potluck.compare.sharing import samples, unequal
 from potluck.errors import RunError
 from potluck.metrics.protocol import MEANING
 from potluck.report.format import duration, operations, size
@@ -177,6 +178,11 @@ def _environment(run: RunResult) -> Mapping[str, Any]:
     return read if isinstance(read, dict) else {}
 
 
+def _held(group: Group) -> str:
+    found = samples(group)
+    return "unknown" if found is None else " to ".join(map(str, dict.fromkeys(found)))
+
+
 def warnings(groups: Sequence[Group]) -> list[str]:
     """What a reader must know before comparing: runs that differ in more than the method, or are not equally far."""
     runs = [run for group in groups for run in group.runs]
@@ -184,6 +190,9 @@ def warnings(groups: Sequence[Group]) -> list[str]:
     if len(groups) > 1 and (apart := differing(runs)):
         keys = ", ".join(f"{key} ({', '.join(_text(value) for value in values)})" for key, values in apart.items())
         found.append(f"The runs differ in more than the method: {keys}. Differences in accuracy may come from that.")
+    if unequal(groups):
+        held = "; ".join(f"{group.title}: {_held(group)}" for group in groups)
+        found.append(f"Clients do not hold the same number of training samples under all methods: {held}.")
     if unfinished := [str(run.path) for run in runs if not run.finished]:
         found.append(f"Not finished, and shown as far as they got: {', '.join(unfinished)}.")
     if len({tuple(group.seeds) for group in groups}) > 1:
