@@ -15,7 +15,8 @@ from results import made
 
 
 def cells(*methods: str, **more: object) -> list[Cell]:
-    grid: dict[str, list[Any]] = {"clients": [2], "rounds": [2], **{key.replace("__", "."): [value] for key, value in more.items()}}
+    grid: dict[str, list[Any]] = {"clients": [2], "rounds": [2]}
+    grid |= {key.replace("__", "."): [value] for key, value in more.items()}
     return make_cells(methods, [0, 1], grid, settings)
 
 

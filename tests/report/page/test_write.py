@@ -112,6 +112,13 @@ def test_the_headline_names_protocol_seeds_and_deviation(light: None, tmp_path: 
     assert "<td>0, 1</td>" in text
 
 
+def test_unlike_samples_and_evaluation_after_training_are_said(light: None, tmp_path: Path) -> None:
+    paths = [made.run(tmp_path / method, method) for method in ("fedavg", "kt-pfl")]
+    text = write_report(paths).read_text()
+    assert "FedAvg is evaluated after local training" in text
+    assert "the same number of training samples under all methods: FedAvg: 80; KT-pFL: 50." in text
+
+
 def test_one_run_holds_its_own_report(light: None, tmp_path: Path) -> None:
     run = made.run(tmp_path / "run")
     assert write_report([run]) == run / "report.html"

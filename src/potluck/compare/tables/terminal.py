@@ -39,6 +39,7 @@ def show(console: Console, comparison: Comparison) -> None:
         console.print(gain_heading(comparison), markup=False, highlight=False)
         for sentence in helped:
             console.print(sentence, markup=False, highlight=False)
+        console.print()
     for note in notes(comparison):
         console.print(note, style="dim", markup=False, highlight=False)
     for warning in comparison.warnings:
