@@ -84,7 +84,8 @@ def _compare(method: str, clients: int, batch: int, source: Source, arguments: a
         for name, way in ways.items():
             seconds[name].append(way())
     medians = {name: statistics.median(times) for name, times in seconds.items()}
-    flops = any_run.history.rounds[-1]["flops"]
+    last = any_run.history.rounds[-1]
+    flops = last["flops"] - last["server_flops"]  # the server has no part in what the engines are compared by
     speed = _speed(any_run.setting.precision, any_run.device)
     cohort = f"{any_run.cohort_size} of {clients} clients in a round"
     print(f"\n{method}, {cohort}, batches of {batch}, {arguments.epochs} local epochs")

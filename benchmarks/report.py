@@ -76,7 +76,8 @@ def make_up(path: Path, method: str, clients: int, rounds: int, fraction: float,
             "round": number, "cohort": cohort, "failed": [], "loss": 1 - level,
             "participants": _scores(_mean(took_part)), "all": _scores(_mean(lines)) if everyone else None,
             "bytes_up": up * size, "tensor_bytes_up": up * size, "bytes_down": up * size,
-            "tensor_bytes_down": up * size, "flops": size * draw.randrange(10**9, 2 * 10**9),
+            "tensor_bytes_down": up * size, "flops": 10**8 + size * draw.randrange(10**9, 2 * 10**9),
+            "server_flops": 10**8,
             "observed": {GRADIENT: 9 / number, "mixing": math.exp(-number / 200)}, "seconds": draw.uniform(1, 2),
         }  # fmt: skip
         folder.append("rounds.jsonl", record)

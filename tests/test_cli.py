@@ -88,7 +88,7 @@ def test_json_and_summary(potluck: tiny.Command, tmp_path: Path) -> None:
     assert wanted | {"bytes_up", "bytes_down", "flops"} <= summary.keys()
     (record,) = tiny.rounds(tmp_path / "run")
     assert (summary["rounds"], summary["seed"], len(summary["client_accuracy"])) == (1, 4, 3)
-    assert all(summary[name] == record[name] > 0 for name in ("bytes_up", "bytes_down", "flops"))
+    assert all(summary[name] == record[name] > 0 for name in ("bytes_up", "bytes_down", "flops", "server_flops"))
     assert summary["all_last"] == record["all"]["accuracy"]
     assert summary["all_last"] == pytest.approx(sum(summary["client_accuracy"]) / 3)
     several = json.loads(potluck("show", tmp_path / "run", tmp_path / "run/.", "--json").out)
@@ -123,10 +123,12 @@ def test_networks_at_random_with_weights_of_their_own(potluck: tiny.Command, tmp
 def test_table_of_results_fits_on_the_screen() -> None:
     summary = {"algorithm": {"name": "standalone"}, "all_last": 1.0, "all_best_validation": None} | {
         "participants_best": 0.98765, "bytes_up": 1023 << 10, "bytes_down": 1023 << 20, "flops": 987_654 * 10**12,
+        "server_flops": 1_234_000,
     }  # fmt: skip
     printed, run = StringIO(), "runs/standalone-20250101-120000"
     Console(width=80, file=printed).print(result_table({run: summary}, {run: 1e5}))
-    row = next(line for line in printed.getvalue().splitlines() if "Standalone" in line)
+    row, below = re.findall("(.*Standalone.*)\n(.*)\n", printed.getvalue())[0]
+    assert re.split(r"  +", below.strip()) == [run, "1.23 M"]
     assert re.split(r"  +", row.strip()) == [
         "Standalone",
         "100.00",

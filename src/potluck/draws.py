@@ -85,9 +85,14 @@ def uniform(keys: Tensor, stream: int | Tensor = 0) -> Tensor:
     return bits.to(torch.float32) / (1 << 24)
 
 
-def permutation(key: int, size: int, device: torch.device | None = None) -> Tensor:
-    """A random order of ``range(size)``."""
-    return torch.argsort(spread(key, torch.arange(size, device=device)), stable=True)
+def permutation(key: int | Tensor, size: int, device: torch.device | None = None) -> Tensor:
+    """A random order of ``range(size)``; of several keys, one in each row.
+
+    >>> torch.equal(permutation(torch.tensor([1, 2]), 5)[1], permutation(2, 5))
+    True
+    """
+    keys = key.unsqueeze(-1) if isinstance(key, Tensor) else key
+    return torch.argsort(spread(keys, torch.arange(size, device=device)), stable=True)
 
 
 def shares(key: int, concentration: float, rows: int, columns: int) -> Tensor:

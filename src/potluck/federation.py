@@ -39,6 +39,7 @@ from potluck.metrics.accuracy import Evaluation
 from potluck.metrics.early_stop import standing
 from potluck.metrics.observe import means, observe
 from potluck.metrics.protocol import History, client_scores, mean_scores, summarize
+from potluck.metrics.server import ServerCounter
 from potluck.payload import Payload
 from potluck.run.record import RunRecord
 from potluck.settings import explain
@@ -217,7 +218,9 @@ class Federation:
     def _round(self, round: Round, watch: Watch) -> None:
         begin = time.perf_counter()
         chosen = range(len(self._members)) if round.number == 0 else self.cohort(round.number)
-        jobs = {number: self.job(number, round) for number in chosen}
+        counter = ServerCounter()
+        with counter:
+            jobs = {number: self.job(number, round) for number in chosen}
         watch({"event": "begin", "number": round.number, "cohort": sorted(jobs)})
         outcomes: dict[int, Outcome] = {}
         observed: dict[int, dict[str, float]] = {}
@@ -238,8 +241,8 @@ class Federation:
         outcomes = dict(sorted(outcomes.items()))
         evaluations = {number: outcome.evaluation for number, outcome in outcomes.items()}
         everyone = self._evaluate_all(round, evaluations, watch) if self._everyone_due(round) else None
-        server = self._aggregate(round, list(outcomes.values()))
-        record = self._round_record(round, jobs, outcomes, everyone)
+        server = self._aggregate(round, list(outcomes.values()), counter)
+        record = self._round_record(round, jobs, outcomes, everyone, counter.total)
         lines = [self._client_record(round, e, jobs, outcomes) for e in (everyone or evaluations).values()]
         for line in lines:
             if seen := observed.get(line["client"]):
@@ -272,13 +275,13 @@ class Federation:
         payload = self.algorithm.broadcast(self.server, number, round)
         return Job(self._members[number], lambda: self._record.states.get(number), payload)
 
-    def _aggregate(self, round: Round, outcomes: Sequence[Outcome]) -> State:
+    def _aggregate(self, round: Round, outcomes: Sequence[Outcome], counter: ServerCounter) -> State:
         uploads = [Upload(outcome.client, outcome.upload) for outcome in outcomes]
         for upload in uploads:
             check_upload(self.algorithm, upload, self.server, self.task)
         # Many small operations, if not one for each weight: more threads would mostly wait for each other.
         with threads(1):
-            return aggregated(self.algorithm, self.server, uploads, round, self.task)
+            return aggregated(self.algorithm, self.server, uploads, round, self.task, counter)
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 
@@ -338,7 +341,12 @@ class Federation:
     # ---- records --------------------------------------------------------------------------------------------------
 
     def _round_record(
-        self, round: Round, jobs: dict[int, Job], outcomes: dict[int, Outcome], everyone: dict[int, Evaluation] | None
+        self,
+        round: Round,
+        jobs: dict[int, Job],
+        outcomes: dict[int, Outcome],
+        everyone: dict[int, Evaluation] | None,
+        server_flops: int,
     ) -> dict[str, Any]:
         losses = [outcome.loss for outcome in outcomes.values() if math.isfinite(outcome.loss)]
         return {
@@ -350,7 +358,8 @@ class Federation:
             "all": mean_scores(list(everyone.values())) if everyone is not None else None,
             **_bytes("up", [outcome.upload for outcome in outcomes.values()]),
             **_bytes("down", [job.payload for job in jobs.values()]),
-            "flops": sum(outcome.flops for outcome in outcomes.values()),
+            "flops": sum(outcome.flops for outcome in outcomes.values()) + server_flops,
+            "server_flops": server_flops,
         }
 
     @staticmethod

@@ -94,8 +94,10 @@ def test_costs_in_all_and_to_a_target(tmp_path: Path) -> None:
     runs, _ = read_runs([tmp_path])
     first, second = compare_runs(runs, target=0.65).rows
     assert (first.total.rounds, first.total.bytes, first.total.flops) == (3, 3 * 2 * 300, 3 * 2 * 500)
+    assert first.total.server_flops == 3 * 2 * 600
     assert first.to_target is not None
     assert (first.to_target.rounds, first.to_target.bytes, first.reached) == (1.5, 1.5 * 2 * 300, 2)
+    assert (first.to_target.flops, first.to_target.server_flops) == (1.5 * 2 * 500, 1.5 * 2 * 600)
     assert (second.to_target, second.reached) == (None, 0)
     found = compare_runs(runs)
     assert (found.target, found.target_reason) == (0.6, "which every seed of FD reaches")

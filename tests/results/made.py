@@ -112,5 +112,5 @@ def _scores(values: Sequence[float | None], validation: float | None) -> dict[st
 
 
 def _costs(clients: int) -> dict[str, float]:
-    names = ("bytes_up", "bytes_down", "tensor_bytes_up", "tensor_bytes_down", "flops")
+    names = ("bytes_up", "bytes_down", "tensor_bytes_up", "tensor_bytes_down", "flops", "server_flops")
     return {"loss": 0.1, **{name: (number + 1) * 100 * clients for number, name in enumerate(names)}}

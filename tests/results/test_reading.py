@@ -29,7 +29,7 @@ def test_numbers_of_a_made_up_run(tmp_path: Path) -> None:
     assert [each.everyone for each in run.rounds] == [0.3, None, pytest.approx(0.3)]
     assert [each.validation for each in run.rounds] == [0.1, 0.2, 0.5]
     first = run.rounds[0]
-    assert (first.bytes_up, first.bytes_down, first.flops) == (200, 400, 1000)
+    assert (first.bytes_up, first.bytes_down, first.flops, first.server_flops) == (200, 400, 1000, 1200)
     assert (first.loss, first.seconds, first.epochs) == (0.1, 0.5, 7)
     assert run.clients.at(2).keys() == {0, 1}
     last = run.client_accuracies()
@@ -125,6 +125,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a line of no record": (lambda r: (r / "rounds.jsonl").write_text("[]\n"), "line 1 of "),
     "a record of something else": (lambda r: (r / "rounds.jsonl").write_text('{"round": 1}\n'), "is damaged"),
     "a word for a number": (lambda r: replace(r / "rounds.jsonl", '"flops": 1000', '"flops": "x"'), "is damaged"),
+    "made before the server counted": (
+        lambda r: replace(r / "rounds.jsonl", ', "server_flops": 1200', ""),
+        "was made by an earlier version, which did not count the server's operations",
+    ),
     "rounds cut": (lambda r: cut(r / "rounds.jsonl", 500), "round 2 is in the second alone"),
     "clients cut": (lambda r: cut(r / "clients.jsonl", 500), "of round 2 the second has 0 clients, and config.toml 2"),
     "clients missing": (

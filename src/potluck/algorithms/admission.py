@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 
@@ -12,6 +12,7 @@ from potluck.algorithms.base import Algorithm
 from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Round, Task
 from potluck.errors import PayloadError, PotluckError, TrainingError
+from potluck.metrics.server import ServerCounter
 
 _ORDINARY = 1e4
 """Weights and representations of networks that learn stay far below this."""
@@ -45,9 +46,20 @@ def check_upload(algorithm: Algorithm, upload: Upload, state: State, task: Task)
         algorithm.check(upload, state, task)
 
 
-def aggregated(algorithm: Algorithm, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
-    """The server's next state, in which every number is finite; an error that names the client if one is to blame."""
-    server = _aggregate(algorithm, state, uploads, round, task)
+def aggregated(
+    algorithm: Algorithm,
+    state: State,
+    uploads: Sequence[Upload],
+    round: Round,
+    task: Task,
+    counter: ServerCounter | None = None,
+) -> State:
+    """The server's next state, in which every number is finite; an error that names the client if one is to blame.
+
+    What making it costs is added to the ``counter``.
+    """
+    with counter or nullcontext():
+        server = _aggregate(algorithm, state, uploads, round, task)
     if (name := _not_finite(server)) is None:
         return server
     what = f"the server's {name!r} holds numbers that are not finite after round {round.number}"

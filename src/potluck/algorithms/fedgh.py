@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 import torch
@@ -15,6 +15,7 @@ from potluck.algorithms.parts.heads import common_head
 from potluck.algorithms.settings import setting
 from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Batch, Networks, Received, Round, Task
+from potluck.metrics.server import counted_once
 from potluck.payload import Payload
 
 
@@ -81,15 +82,18 @@ class FedGH(Algorithm):
         """Train the global header (equation 4)."""
         weight, bias = state["head.weight"], state["head.bias"]
         for _ in range(self.header_passes):
-            for inputs, labels in self._steps(uploads):
-                # The gradient of cross-entropy by the logits.
-                error = torch.softmax(inputs @ weight.T + bias, 1) - F.one_hot(labels, task.classes)
-                weight = weight - self.header_learning_rate * error.T @ inputs / len(labels)
-                bias = bias - self.header_learning_rate * error.mean(0)
+            for upload in uploads:
+                means, labels = upload.payload.tensors["means"], upload.payload.tensors["labels"].long()
+                weight, bias = self._learned(weight, bias, means, labels)
         return {"head.weight": weight, "head.bias": bias}
 
-    def _steps(self, uploads: Sequence[Upload]) -> Iterator[tuple[Tensor, Tensor]]:
-        for upload in uploads:
-            means, labels = upload.payload.tensors["means"], upload.payload.tensors["labels"].long()
-            size = 1 if self.header_step == "representation" else len(labels)
-            yield from zip(torch.split(means, size), torch.split(labels, size), strict=True)
+    @counted_once
+    def _learned(self, weight: Tensor, bias: Tensor, means: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The header, after what one client sent."""
+        size = 1 if self.header_step == "representation" else len(labels)
+        for inputs, classes in zip(torch.split(means, size), torch.split(labels, size), strict=True):
+            # The gradient of cross-entropy by the logits.
+            error = torch.softmax(inputs @ weight.T + bias, 1) - F.one_hot(classes, len(bias))
+            weight = weight - self.header_learning_rate * error.T @ inputs / len(classes)
+            bias = bias - self.header_learning_rate * error.mean(0)
+        return weight, bias

@@ -16,6 +16,7 @@ from potluck.algorithms.parts.class_table import distances
 from potluck.algorithms.settings import setting
 from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Networks, Received, Round, Task
+from potluck.metrics.server import counted_once
 from potluck.payload import Payload
 
 _NAME = "prototypes"
@@ -92,12 +93,19 @@ class FedTGP(FedProto):
         labels = torch.cat([upload.payload.tensors["labels"] for upload in uploads]).long()
         margin = self._margin(means, labels)
         weights = {name: tensor for name, tensor in state.items() if name.startswith(_NAME)}
-        for epoch in range(self.server_epochs):
-            order = draws.permutation(draws.fold(round.key, "order", epoch), len(labels))
-            for rows in torch.split(order, self.server_batch_size):
-                weights = self._step(weights, means[rows], labels[rows], margin)
+        keys = [draws.fold(round.key, "order", epoch) for epoch in range(self.server_epochs)]
+        for order in draws.permutation(torch.tensor(keys), len(labels)):
+            weights = self._epoch(weights, means[order], labels[order], margin)
         return {**weights, "trained": torch.ones(1, dtype=torch.uint8)}
 
+    @counted_once
+    def _epoch(self, weights: State, means: Tensor, labels: Tensor, margin: float) -> State:
+        size = self.server_batch_size
+        for sent, classes in zip(torch.split(means, size), torch.split(labels, size), strict=True):
+            weights = self._step(weights, sent, classes, margin)
+        return weights
+
+    @counted_once
     def _step(self, weights: State, means: Tensor, labels: Tensor, margin: float) -> State:
         with torch.enable_grad():
             learning = {name: tensor.detach().requires_grad_() for name, tensor in weights.items()}

@@ -10,11 +10,12 @@ from potluck.results import RoundResult, RunResult
 
 @dataclass(frozen=True)
 class Cost:
-    """Rounds, bytes in both directions, floating-point operations and seconds; means need not be whole numbers."""
+    """Rounds, bytes in both directions, floating-point operations (the server's too) and seconds, perhaps as means."""
 
     rounds: float
     bytes: float
     flops: float
+    server_flops: float
     seconds: float
 
 
@@ -51,6 +52,7 @@ def mean_cost(costs: Sequence[Cost]) -> Cost:
         sum(cost.rounds for cost in costs) / count,
         sum(cost.bytes for cost in costs) / count,
         sum(cost.flops for cost in costs) / count,
+        sum(cost.server_flops for cost in costs) / count,
         sum(cost.seconds for cost in costs) / count,
     )
 
@@ -60,5 +62,6 @@ def _sum(rounds: Sequence[RoundResult]) -> Cost:
         len([each for each in rounds if each.round > 0]),
         sum(each.bytes_up + each.bytes_down for each in rounds),
         sum(each.flops for each in rounds),
+        sum(each.server_flops for each in rounds),
         sum(each.seconds for each in rounds),
     )

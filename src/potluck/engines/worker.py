@@ -20,6 +20,7 @@ from potluck.engines.randomness import CounterDropout
 from potluck.engines.workshop import Workshop
 from potluck.errors import DataError
 from potluck.metrics.accuracy import Evaluation, Scores, scores, tally
+from potluck.metrics.counter import Counter
 from potluck.metrics.flops import Cost
 from potluck.models.copying import copy_of
 
@@ -71,7 +72,7 @@ class Worker:
             flops += operations
         require_finite(round, client, losses, _weights_are_finite(net))
         collected, operations = self._collect(client, net, received)
-        with sent_by(client.id):
+        with sent_by(client.id), Counter() as making:
             # Copies: what an algorithm uploads may be the very weights that the next client is loaded into.
             upload = algorithm.upload(net, collected, received, len(client.train), round).copied()
         state = {name: tensor.cpu() for name, tensor in net.state().items()}
@@ -80,7 +81,7 @@ class Worker:
             state=state,
             upload=upload,
             loss=loss_of_round(losses, len(algorithm.adapt(round))),
-            flops=flops + operations,
+            flops=flops + operations + making.total,
             evaluation=self._evaluate(client, net, received),
         )
 

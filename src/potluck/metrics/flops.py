@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import flop_registry
 
 from potluck.contract import Batch, Networks, Phase, Received, Task
-from potluck.dispatch import Watching
+from potluck.metrics.counter import Counter
 from potluck.models.copying import copy_of
 
 _SIZES = (2, 4, 8)
@@ -67,22 +65,6 @@ def collecting_cost(
     return _count(modules, (), collect, 1, received, task, dtype)
 
 
-class _Counter(Watching):
-    """Counts the operations of one thread; PyTorch's own counter hooks into the modules of all of them."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's own
-        self.total: int = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        formula = flop_registry.get(func.overloadpacket)
-        if formula is not None:
-            self.total += formula(*args, **kwargs, out_val=result)
-        return result
-
-
 def predicting_flops(model: nn.Module, shape: tuple[int, ...]) -> int:
     """Operations of a forward pass of one sample in evaluation.
 
@@ -93,7 +75,7 @@ def predicting_flops(model: nn.Module, shape: tuple[int, ...]) -> int:
     """
     model = copy_of(model).eval()
     like = next(model.parameters(), torch.empty(0))
-    with torch.no_grad(), _Counter() as counter:
+    with torch.no_grad(), Counter() as counter:
         model(torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
     total: int = counter.total
     return total
@@ -114,7 +96,7 @@ def _count(
     tensors = {name: tensor.cpu() for name, tensor in received.items()}
     counts = []
     for size in _SIZES:
-        with _Counter() as counter:
+        with Counter() as counter:
             step(Networks(copies, task=task), _blank(size, views, task, dtype), tensors)
         counts.append(counter.total)
     return Cost(counts)

@@ -118,5 +118,9 @@ class History:
         }
 
 
-COSTS = ("bytes_up", "bytes_down", "tensor_bytes_up", "tensor_bytes_down", "flops")
-"""What each round's record counts: bytes as encoded, bytes of numbers alone, and operations, over the whole cohort."""
+CLIENT_COSTS = ("bytes_up", "bytes_down", "tensor_bytes_up", "tensor_bytes_down", "flops")
+"""What the record of a client that trained counts: bytes as encoded, bytes of numbers alone, and operations."""
+
+COSTS = (*CLIENT_COSTS, "server_flops")
+"""What the record of a round counts: the same over the whole cohort, with the server's operations in ``flops``; and
+these alone."""

@@ -80,7 +80,7 @@ def result_table(summaries: Mapping[str, Mapping[str, Any]], seconds: Mapping[st
         "partici-\npants\nbest",
         "bytes\nup",
         "bytes\ndown",
-        "FLOP",
+        "FLOP\nof it\nserver",
         "time",
     )
     for heading in headings:
@@ -91,7 +91,7 @@ def result_table(summaries: Mapping[str, Mapping[str, Any]], seconds: Mapping[st
             *(percent(summary[protocol]) for protocol in MEANING),
             size(summary["bytes_up"]),
             size(summary["bytes_down"]),
-            operations(summary["flops"]),
+            f"{operations(summary['flops'])}\n[dim]{operations(summary['server_flops'])}[/dim]",
             duration(seconds[name]),
         )
     return table

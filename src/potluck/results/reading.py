@@ -104,6 +104,7 @@ def _round(record: Mapping[str, Any], config: Mapping[str, Any]) -> RoundResult:
         bytes_up=record["bytes_up"],
         bytes_down=record["bytes_down"],
         flops=record["flops"],
+        server_flops=record["server_flops"],
         seconds=record["seconds"],
         epochs=config["epochs"],
         record=record,

@@ -34,7 +34,8 @@ class RoundResult:
         loss: Mean training loss.
         bytes_up: Bytes that clients sent, as encoded.
         bytes_down: Bytes that clients received, as encoded.
-        flops: Floating-point operations of training.
+        flops: Floating-point operations of the cohort and of the server.
+        server_flops: Those of the server alone.
         seconds: How long it took.
         epochs: Local epochs of the run's setting ``epochs``.
         record: Everything that ``rounds.jsonl`` says of it.
@@ -48,6 +49,7 @@ class RoundResult:
     bytes_up: int
     bytes_down: int
     flops: int
+    server_flops: int
     seconds: float
     epochs: int
     record: Mapping[str, Any]

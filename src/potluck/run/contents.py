@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 from potluck.errors import RunError
-from potluck.metrics.protocol import COSTS
+from potluck.metrics.protocol import CLIENT_COSTS, COSTS
 
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1", "validation_accuracy")
 """What is recorded of every evaluation; None where a client has no samples for it."""
@@ -46,7 +46,7 @@ def check_client(record: Any, where: str) -> dict[str, Any]:
         _scores(record, "it")
         if "loss" in record or "flops" in record:  # it trained in this round
             _loss(record)
-            for name in COSTS:
+            for name in CLIENT_COSTS:
                 _whole(record, name, _MOST)
         _observed(record)
     except (KeyError, TypeError, ValueError) as error:

@@ -209,7 +209,13 @@ class RunFolder:
                 for number, line in enumerate(file, 1):
                     if not line.endswith(b"\n"):
                         return
-                    yield _record(line, f"line {number} of {path}")
+                    record = _record(line, f"line {number} of {path}")
+                    if name == "rounds.jsonl" and "flops" in record and "server_flops" not in record:
+                        raise RunError(
+                            f"{self.path} was made by an earlier version, which did not count the server's operations "
+                            f"(no server_flops in line {number} of rounds.jsonl): run it again in a new folder."
+                        )
+                    yield record
         except OSError as error:
             raise RunError(f"cannot read {path}: {error.strerror or error}.") from error
 

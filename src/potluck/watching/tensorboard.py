@@ -51,7 +51,8 @@ class TensorBoard(Callback):
         """Write the scores of those who took part, the loss and the costs."""
         number = record["round"]
         self._numbers("participants", {**record["participants"], "loss": record["loss"]}, number)
-        self._numbers("costs", {key: record[key] for key in ("bytes_up", "bytes_down", "flops", "seconds")}, number)
+        costs = ("bytes_up", "bytes_down", "flops", "server_flops", "seconds")
+        self._numbers("costs", {key: record[key] for key in costs}, number)
         self._numbers("observed", record.get("observed", {}), number)
         self._writer.flush()
 

@@ -103,7 +103,9 @@ def test_unequal_numbers_of_samples_stand_beside_the_row(tmp_path: Path) -> None
 def test_markdown(comparison: Comparison) -> None:
     rows = [line for line in markdown(comparison).splitlines() if line.startswith("|")]
     cells = [re.split(r"(?<!\\)\|", row)[1:-1] for row in rows]
-    assert {len(each) for each in cells} == {10}
+    assert {len(each) for each in cells} == {11}
+    assert [cell.strip() for cell in cells[0][7:9]] == ["FLOP", "of the server"]
+    assert [cell.strip() for cell in cells[3][7:9]] == ["1.5 k", "1.8 k"]
     assert cells[3][2].strip() == "**87.50 ± 0.24**"
     assert [cell.strip() for cell in cells[-1][-2:]] == ["-", "-"]
     assert cells[0][-1].strip() == "FLOP to 80 %"
@@ -114,6 +116,7 @@ def test_csv_and_json(comparison: Comparison) -> None:
     assert [row["method"] for row in rows][:2] == ["standalone", "fd"]
     assert float(rows[1]["accuracy"]) == comparison.rows[1].accuracy.mean
     assert rows[1]["seeds"] == "0 1"
+    assert [float(rows[1][name]) for name in ("flops", "server_flops", "server_flops_to_target")] == [1500, 1800, 1800]
     assert rows[2]["accuracy_deviation"] == rows[2]["bytes_to_target"] == ""
     assert NASTY in rows[2]["method"] + rows[3]["method"]
     values = json.loads(json.dumps(plain(comparison), allow_nan=False))
@@ -150,9 +153,11 @@ def test_latex_is_well_formed(comparison: Comparison) -> None:
             assert depth.pop() == name
     assert depth == []
     rows = [line for line in code if line.endswith(r"\\")]
-    spans = [len(re.findall(r"(?<!\\)&", row)) + 2 * row.count(r"\multicolumn{2}") - row.count("multicolumn") + 1
-             for row in rows]  # fmt: skip
-    assert set(spans) == {9}
+    spans = [
+        len(re.findall(r"(?<!\\)&", row)) + 1 + sum(int(count) - 1 for count in re.findall(r"\\multicolumn{(\d)}", row))
+        for row in rows
+    ]
+    assert set(spans) == {10}
     assert r"\textbf{87.50 $\pm$ 0.24}" in text
     assert rows[-1].count("--") == 3  # no interval of one seed, no costs to a target that was not reached
     assert "$-$" in rows[-1]

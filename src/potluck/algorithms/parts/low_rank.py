@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from potluck.errors import PayloadError
+from potluck.metrics.server import ServerCounter, active_counter
 
 LEFT, RIGHT = ":left", ":right"
 
@@ -26,15 +27,22 @@ def shortened(tensors: Mapping[str, Tensor], energy: float) -> dict[str, Tensor]
 
 
 class Shortener:
-    """:func:`shortened` for a server that sends the same to many clients: the last result is kept."""
+    """:func:`shortened` for a server that sends the same to many clients: the last result is kept.
+
+    It is not kept from before the server's operations began to be counted, for then they would count as nothing.
+    """
 
     def __init__(self) -> None:
+        self._counted_by: ServerCounter | None = None
         self._asked: tuple[dict[str, Tensor], float] | None = None
         self._answer: dict[str, Tensor] = {}
 
     def __call__(self, tensors: Mapping[str, Tensor], energy: float) -> dict[str, Tensor]:
         """As :func:`shortened`."""
-        if self._asked is None or self._asked[1] != energy or not _same(self._asked[0], tensors):
+        counter = active_counter()
+        uncounted = counter is not None and counter is not self._counted_by
+        if uncounted or self._asked is None or self._asked[1] != energy or not _same(self._asked[0], tensors):
+            self._counted_by = counter
             self._asked, self._answer = (dict(tensors), energy), shortened(tensors, energy)
         return self._answer
 

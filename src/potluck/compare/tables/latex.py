@@ -20,7 +20,8 @@ def latex(comparison: Comparison) -> str:
     body = []
     for line in lines(comparison):
         accuracy = _escape(line.accuracy)
-        texts = (line.interval, line.difference, line.p, line.bytes, line.flops, line.target_bytes, line.target_flops)
+        costs = (line.bytes, line.flops, line.server_flops, line.target_bytes, line.target_flops)
+        texts = (line.interval, line.difference, line.p, *costs)
         cells = [
             _first(line.labelled),
             rf"\textbf{{{accuracy}}}" if line.best else accuracy,
@@ -31,14 +32,14 @@ def latex(comparison: Comparison) -> str:
     return (
         "% \\usepackage{booktabs}\n"
         + warnings
-        # Small, and with little between columns: nine of them are to fit between the margins of a page.
+        # Small, and with little between columns: ten of them are to fit between the margins of a page.
         + "\\begin{table}\n  \\centering\n  \\scriptsize\n  \\setlength{\\tabcolsep}{3pt}\n"
         + f"  \\caption{{{_escape(' '.join(notes(comparison)))}}}\n"
-        + "  \\begin{tabular}{lrrrrrrrr}\n    \\toprule\n"
-        + "    & & & & & \\multicolumn{2}{c}{in all} & "
+        + "  \\begin{tabular}{lrrrrrrrrr}\n    \\toprule\n"
+        + "    & & & & & \\multicolumn{3}{c}{in all} & "
         + f"\\multicolumn{{2}}{{c}}{{to {to}}} \\\\\n"
-        + "    \\cmidrule(lr){6-7} \\cmidrule(lr){8-9}\n"
-        + "    method & accuracy & 95\\,\\% interval & difference & $p$ & bytes & FLOP & bytes & FLOP \\\\\n"
+        + "    \\cmidrule(lr){6-8} \\cmidrule(lr){9-10}\n"
+        + "    method & accuracy & 95\\,\\% interval & difference & $p$ & bytes & FLOP & server & bytes & FLOP \\\\\n"
         + "    \\midrule\n"
         + "\n".join(body)
         + "\n    \\bottomrule\n  \\end{tabular}\n\\end{table}\n"

@@ -13,12 +13,13 @@ from potluck.messages import visible
 def markdown(comparison: Comparison) -> str:
     """A table, then who gains, what it shows, and warnings; the best accuracy is bold."""
     to = target_name(comparison)
-    headings = ["method", "seeds", "accuracy (%)", "95 % interval", "difference", "p", "bytes", "FLOP",
+    headings = ["method", "seeds", "accuracy (%)", "95 % interval", "difference", "p", "bytes", "FLOP", "of the server",
                 f"bytes to {to}", f"FLOP to {to}"]  # fmt: skip
     rows = [headings, ["---", *["---:"] * (len(headings) - 1)]]
     for line in lines(comparison):
         accuracy = f"**{line.accuracy}**" if line.best else line.accuracy
-        texts = (line.interval, line.difference, line.p, line.bytes, line.flops, line.target_bytes, line.target_flops)
+        costs = (line.bytes, line.flops, line.server_flops, line.target_bytes, line.target_flops)
+        texts = (line.interval, line.difference, line.p, *costs)
         rows.append([_escape(line.labelled), line.seeds, accuracy, *texts])
     table = ["| " + " | ".join(row) + " |" for row in rows]
     said = [f"- {_escape(note)}" for note in notes(comparison)]

@@ -73,9 +73,11 @@ def _values(row: Row) -> dict[str, Any]:
         "rounds": row.total.rounds,
         "bytes": row.total.bytes,
         "flops": row.total.flops,
+        "server_flops": row.total.server_flops,
         "seconds": row.total.seconds,
         "reached": row.reached,
         "rounds_to_target": target.rounds if target else None,
         "bytes_to_target": target.bytes if target else None,
         "flops_to_target": target.flops if target else None,
+        "server_flops_to_target": target.server_flops if target else None,
     }

@@ -21,7 +21,7 @@ def show(console: Console, comparison: Comparison) -> None:
     for heading in (
         f"{mean}\n95 % interval" if intervals else mean,
         f"from\n{escape(comparison.baseline_title)}\np{' (Holm)' if comparison.tests > 1 else ''}",
-        "in all\nbytes\nFLOP",
+        "in all\nbytes\nFLOP\nserver",
         f"to {target_name(comparison)}\nbytes\nFLOP",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -31,7 +31,7 @@ def show(console: Console, comparison: Comparison) -> None:
             f"[bold]{escape(line.method)}[/bold]\n[dim]{_under(line)}[/dim]",
             f"{accuracy}\n[dim]{escape(line.interval)}[/dim]" if intervals else accuracy,
             f"{line.difference}\n[dim]{line.p}[/dim]",
-            f"{line.bytes}\n{line.flops}",
+            f"{line.bytes}\n{line.flops}\n[dim]{line.server_flops}[/dim]",
             f"{line.target_bytes}\n{line.target_flops}",
         )
     console.print(table)

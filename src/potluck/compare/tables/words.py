@@ -30,6 +30,7 @@ class Line:
     p: str
     bytes: str
     flops: str
+    server_flops: str
     target_bytes: str
     target_flops: str
     best: bool
@@ -60,6 +61,7 @@ def _line(row: Row, best: str, baseline: str, unequal: bool) -> Line:
         p=probability(row.p),
         bytes=size(round(total.bytes)),
         flops=operations(round(total.flops)),
+        server_flops=operations(round(total.server_flops)),
         target_bytes=DASH if target is None else size(round(target.bytes)),
         target_flops=DASH if target is None else operations(round(target.flops)),
         best=mean == best != DASH,
@@ -107,7 +109,7 @@ def target_name(comparison: Comparison) -> str:
 def notes(comparison: Comparison) -> list[str]:
     """What the table shows, and over what each number is taken, in sentences."""
     target = comparison.target
-    costs = "Bytes up and down as encoded, and floating-point operations, of a run in all" + (
+    costs = "Bytes up and down as encoded, and floating-point operations of clients and server (of which the server's), of a run in all" + (
         f", and up to {target_name(comparison)} ({comparison.target_reason}); a dash unless every seed reached it."
         if target is not None
         else "."

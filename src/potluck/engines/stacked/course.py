@@ -15,6 +15,7 @@ from potluck.engines.demands import loss_of_round, require_finite
 from potluck.engines.stacked.team import Team
 from potluck.engines.stacked.timetable import Timetable
 from potluck.engines.stacked.transfer import Arriving, fetching
+from potluck.metrics.counter import Counter
 
 
 class Course:
@@ -113,7 +114,7 @@ class Course:
             # Copies: a client may do with what it received as it likes.
             received = {name: tensor.clone() for name, tensor in team.received[number].items()}
             net = template.networks(state)
-            with sent_by(client.id):
+            with sent_by(client.id), Counter() as making:
                 upload = algorithm.upload(net, collected, received, len(client.train), self.round).copied()
             if team.cache.enabled:
                 try:
@@ -125,6 +126,6 @@ class Course:
                 state=state,
                 upload=upload,
                 loss=loss_of_round(losses, adapting),
-                flops=self._flops[number],
+                flops=self._flops[number] + making.total,
                 evaluation=team.evaluation(host["judged"], number),
             )

@@ -56,7 +56,7 @@ AXES = {
         costly=True,
     ),
     "flops": XAxis(
-        "floating-point operations of all clients",
+        "floating-point operations of clients and server",
         lambda record, _: float(record["flops"]),
         lambda value: operations(round(value)),
     ),

@@ -53,7 +53,8 @@ def tradeoff_plot(groups: Sequence[Group]) -> Plot:
     legend_below(figure, axes, len(labels), max(map(len, labels)))
     caption = (
         "Accuracy of all clients in the last round over all bytes sent and received; the area of a marker, and the "
-        "number in brackets, are the floating-point operations. Small and in the upper left corner is better."
+        "number in brackets, are the floating-point operations of clients and server. Small and in the upper left "
+        "corner is better."
     )
     return Plot("tradeoff", "Accuracy, communication and computation", caption, {"": figure})
 

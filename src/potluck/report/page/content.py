@@ -51,7 +51,16 @@ def headline(groups: Sequence[Group]) -> Table:
     for group, each in zip(groups, values, strict=True):
         cells = [_accuracy(each[protocol], best[protocol], len(groups)) for protocol in MEANING]
         rows.append([group.title, *cells, _seeds(group), *_costs(group)])
-    head = ["method", *(f"{text}" for text in MEANING.values()), "seeds", "bytes up", "bytes down", "FLOP", "time"]
+    head = [
+        "method",
+        *(f"{text}" for text in MEANING.values()),
+        "seeds",
+        "bytes up",
+        "bytes down",
+        "FLOP",
+        "server FLOP",
+        "time",
+    ]
     return Table(head, rows)
 
 
@@ -76,7 +85,8 @@ def _costs(group: Group) -> list[str]:
         return round(mean(float(run.summary[name]) for run in group.runs))
 
     seconds = mean(run.seconds for run in group.runs)
-    return [size(total("bytes_up")), size(total("bytes_down")), operations(total("flops")), duration(seconds)]
+    work = [operations(total(name)) for name in ("flops", "server_flops")]
+    return [size(total("bytes_up")), size(total("bytes_down")), *work, duration(seconds)]
 
 
 def runs_table(groups: Sequence[Group], folder: Path) -> Table:
