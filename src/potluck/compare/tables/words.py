@@ -109,10 +109,14 @@ def target_name(comparison: Comparison) -> str:
 def notes(comparison: Comparison) -> list[str]:
     """What the table shows, and over what each number is taken, in sentences."""
     target = comparison.target
-    costs = "Bytes up and down as encoded, and floating-point operations of clients and server (of which the server's), of a run in all" + (
-        f", and up to {target_name(comparison)} ({comparison.target_reason}); a dash unless every seed reached it."
-        if target is not None
-        else "."
+    costs = (
+        "Bytes up and down as encoded, and floating-point operations of clients and server (of which the server's), of "
+        "a run in all"
+        + (
+            f", and up to {target_name(comparison)} ({comparison.target_reason}); a dash unless every seed reached it."
+            if target is not None
+            else "."
+        )
     )
     chosen = (
         "The round is chosen by test accuracy, which flatters every method: compare it with numbers from papers only."
