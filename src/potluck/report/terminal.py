@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Column, Table
+from rich.text import Text
 from rich.tree import Tree
 
 from potluck.config import RunConfig
@@ -64,27 +65,25 @@ def _span(counts: list[int]) -> str:
     return f"{low}" if low == high else f"{low}-{high}"
 
 
-def result_table(summaries: Mapping[str, Mapping[str, Any]], seconds: Mapping[str, float]) -> Table:
-    """Runs side by side: accuracy under each named protocol, and what it cost."""
-    local = evaluation_note(summary["algorithm"] for summary in summaries.values())
-    chosen = "participants, best: chosen on test data, as the papers do; so kinder"
-    table = plain_table(
-        "Test accuracy (%), mean over clients",
-        caption="\n".join(filter(None, [chosen, local])),
-        caption_justify="left",
-    )
+_COLUMNS = {
+    "last": "accuracy of all clients after the last round: the number to compare",
+    "best": "the same in the round in which validation accuracy was best",
+    "papers": "accuracy of a round's participants in the best round by test accuracy,\n"
+    "which is how papers report it: optimistic",
+    "sent": "bytes that all clients sent to the server, over all rounds",
+    "received": "bytes that all clients received from it",
+    "FLOPs": "floating-point operations; beneath, the server's share of them",
+    "time": "of all rounds together",
+}
+"""What the columns of :func:`result_table` mean."""
+
+
+def result_table(summaries: Mapping[str, Mapping[str, Any]], seconds: Mapping[str, float]) -> RenderableType:
+    """Runs side by side: accuracy under each named protocol, and what it cost; and what each column means."""
+    table = plain_table("Test accuracy in percent, mean over clients; and what it cost")
     table.add_column("method\nrun", overflow="fold", min_width=12)
-    headings = (
-        "all\nlast",
-        "all\nbest by\nvalid.",
-        "partici-\npants\nbest",
-        "bytes\nup",
-        "bytes\ndown",
-        "FLOP\nof it\nserver",
-        "time",
-    )
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in _COLUMNS:
+        table.add_column(f"\n{heading}", justify="right", no_wrap=True)
     for name, summary in summaries.items():
         table.add_row(
             f"[bold]{escape(title_of(summary['algorithm']['name']))}[/bold]\n[dim]{escape(name)}[/dim]",
@@ -94,7 +93,13 @@ def result_table(summaries: Mapping[str, Mapping[str, Any]], seconds: Mapping[st
             f"{operations(summary['flops'])}\n[dim]{operations(summary['server_flops'])}[/dim]",
             duration(seconds[name]),
         )
-    return table
+    legend = Table.grid(Column(width=max(map(len, _COLUMNS)) + 2), Column(no_wrap=True))
+    for heading, meaning in _COLUMNS.items():
+        legend.add_row(heading, meaning, style="dim")
+    notes = (
+        [Text(note, style="dim")] if (note := evaluation_note(each["algorithm"] for each in summaries.values())) else []
+    )
+    return Group(table, legend, *notes)
 
 
 def client_table(accuracies: Iterable[float | None]) -> RenderableType:
