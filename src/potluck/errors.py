@@ -24,6 +24,10 @@ class DataError(PotluckError):
     """A data set is missing, damaged or does not fit what was asked of it."""
 
 
+class DataWarning(UserWarning):
+    """What was asked of a data set can be done, and may not be what was meant; the command line prints it in a line."""
+
+
 class ModelError(PotluckError):
     """A network does not fit the task or the algorithm."""
 

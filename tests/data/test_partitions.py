@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections import Counter
 from importlib import import_module
 from typing import Any
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from potluck.data.partitions import hold, names, partition
 from potluck.draws import shares
-from potluck.errors import ConfigError, DataError
+from potluck.errors import ConfigError, DataError, DataWarning
 
 POOLS = ("train", "validation", "test")
 
@@ -74,6 +76,7 @@ def test_ties_and_extra_slots_fall_at_random() -> None:
 
 @given(case=pathological_cases())
 @settings(max_examples=100)
+@pytest.mark.filterwarnings("ignore::potluck.errors.DataWarning")  # there may be few samples
 def test_pathological(case: tuple[dict[str, Tensor], int, int, int, int]) -> None:
     labels, classes, per_client, clients, key = case
     try:
@@ -321,6 +324,29 @@ def test_two_classes_need_two() -> None:
 
 
 # ---- pathological -------------------------------------------------------------------------------------------------
+
+
+def test_pathological_says_how_many_clients_lack_classes_in_test() -> None:
+    labels = {"train": torch.arange(1000) % 10, "test": torch.arange(100) % 10}  # 10 samples of a class for 18 holders
+    with pytest.warns(DataWarning) as caught:
+        dealt = partition("pathological:9", labels, 10, 20, key=0)
+    lacking = []
+    for train, test in zip(dealt["train"], dealt["test"], strict=True):
+        missing = set(labels["train"][train].tolist()) - set(labels["test"][test].tolist())
+        lacking += [len(missing)] if missing else []
+    (said,) = caught
+    assert said.filename == __file__
+    numbers = [int(number) for number in re.findall("[0-9]+", str(said.message))]
+    assert numbers == [9, len(lacking), 20, min(lacking), max(lacking)]
+    assert len(lacking) > 10
+
+
+def test_pathological_says_nothing_where_all_classes_are_tested() -> None:
+    for pools in ({"test": 1000}, {}, {"test": 0}):
+        labels = {pool: torch.arange(size) % 10 for pool, size in {"train": 1000, **pools}.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            partition("pathological:9", labels, 10, 20, key=0)
 
 
 def test_shares_have_the_papers_law() -> None:

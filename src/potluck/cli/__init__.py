@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Annotated
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 
 from potluck import __version__
 from potluck.cli import algorithms, compare, data, models, report, runs, tune
 from potluck.cli.common import say_error
-from potluck.errors import PotluckError
+from potluck.errors import DataWarning, PotluckError
 
 app = typer.Typer(
     name="potluck",
@@ -51,8 +54,26 @@ def main() -> None:
             # A class may be called by letters that the terminal does not have.
             stream.reconfigure(errors="replace")
     try:
-        app()
+        with _warnings_in_a_line():
+            app()
     except (PotluckError, OSError) as error:
         # An OSError is what nobody foresaw: a folder that vanished, standard output on a disk that is full.
         say_error(error)
         sys.exit(2)
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """While active, a warning about data is one line on standard error, without the place in the code."""
+    with warnings.catch_warnings():
+        other = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, DataWarning):
+                say_error(message)
+            else:
+                other(message, category, *where, **more)
+
+        warnings.simplefilter("default", DataWarning)
+        warnings.showwarning = show
+        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from potluck.data.cutting import deal
 from potluck.data.partitions.labels import Labels
 from potluck.draws import fold, permutation, spread, uniform
-from potluck.errors import ConfigError
+from potluck.errors import ConfigError, DataWarning
 
 
 def pathological(argument: str, labels: Labels, classes: int, clients: int, key: int) -> dict[str, Tensor]:
@@ -36,7 +37,31 @@ def pathological(argument: str, labels: Labels, classes: int, clients: int, key:
     draws = uniform(spread(fold(key, "shares"), torch.arange(held.numel()))).reshape(held.shape)
     shares = (1 << 25) + (draws * (1 << 24)).to(torch.int64)
     weights = torch.zeros(clients, classes, dtype=torch.int64).scatter_(1, held, shares)
-    return {pool: deal(y, weights, fold(key, "deal", pool)) for pool, y in labels.items()}
+    owners = {pool: deal(y, weights, fold(key, "deal", pool)) for pool, y in labels.items()}
+    if lacking := _lacking(owners, labels, classes, clients):
+        least, most = min(lacking), max(lacking)
+        span = f"{least}" if least == most else f"{least} to {most}"
+        warnings.warn(
+            f"partition 'pathological:{per_client}' leaves {len(lacking)} of {clients} clients without a test sample "
+            f"of {span} of the classes that they train on: there are too few for all clients that hold a class. Use "
+            "fewer clients, fewer classes per client, or a split with more test samples.",
+            DataWarning,
+            stacklevel=3,
+        )
+    return owners
+
+
+def _lacking(owners: dict[str, Tensor], labels: Labels, classes: int, clients: int) -> list[int]:
+    """How many classes that it trains on each client has no test sample of, where there are any."""
+    if not len(labels.get("test", ())):
+        return []
+    there = {}
+    for pool in ("train", "test"):
+        dealt = owners[pool] >= 0
+        there[pool] = torch.zeros(clients, classes, dtype=torch.bool)
+        there[pool][owners[pool][dealt], labels[pool][dealt].to(torch.int64)] = True
+    counts = (there["train"] & ~there["test"]).sum(1)
+    return [int(count) for count in counts[counts > 0]]
 
 
 def hold(per_client: int, classes: int, clients: int, key: int) -> Tensor:
