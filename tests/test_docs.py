@@ -13,6 +13,7 @@ from potluck import algorithms
 from potluck.algorithms import algorithm, find, names
 from potluck.data import augment, partition, partitions, sources
 from potluck.testing import check_algorithm
+from potluck.testing.conformance import ConformanceError
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,6 +28,16 @@ def test_the_algorithm_in_the_documents_conforms(monkeypatch: pytest.MonkeyPatch
     exec(code_blocks("docs/algorithms.md")[0], scope)  # noqa: S102 (our own document)
     assert find("shared-head") is scope["SharedHead"]
     check_algorithm(scope["SharedHead"]())
+
+
+def test_the_drawing_algorithm_in_the_documents_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(algorithms, "_KNOWN", dict(algorithms._KNOWN))
+    first, *_, drawing = code_blocks("docs/algorithms.md")
+    scope: dict[str, Any] = {}
+    exec(first + drawing, scope)  # noqa: S102 (our own document)
+    check_algorithm(scope["SparseHead"]())
+    with pytest.raises(ConformanceError, match=r"algorithm\.kept: 9 is more than the 8 dimensions there are"):
+        check_algorithm(scope["SparseHead"](kept=9))
 
 
 def test_the_documents_name_all_algorithms() -> None:
