@@ -111,6 +111,13 @@ def test_what_is_printed(potluck: tiny.Command, tmp_path: Path) -> None:
     assert not [line for line in ran.out.splitlines() if len(line) > 80 and str(run) not in line]
 
 
+def test_a_warning_about_data_is_one_line(potluck: tiny.Command, tmp_path: Path) -> None:
+    given = ("--partition", "pathological:9", "--clients", "10", "--out", tmp_path)
+    ran = potluck("data", "show", tiny.NAME, *given)
+    assert ran.code == 0
+    assert re.fullmatch(r"potluck: partition 'pathological:9' leaves [0-9]+ of 10 clients without a test .*\n", ran.err)
+
+
 def test_networks_at_random_with_weights_of_their_own(potluck: tiny.Command, tmp_path: Path) -> None:
     extra = ("--models", "mlp-8,mlp-9", "--set", "assignment=random", "--set", "initial_weights=per-client")
     ran = potluck("run", "pfedes", *tiny.ARGUMENTS, *extra, "--out", tmp_path / "run")
@@ -133,7 +140,7 @@ def test_table_of_results_fits_on_the_screen() -> None:
     headings = next(line.split() for line in lines if line.startswith(" run "))[1:]
     assert [line.split()[0] for line in lines if line.partition(" ")[0] in headings] == headings
     row, below = re.findall("(.*Standalone.*)\n(.*)\n", printed.getvalue())[0]
-    assert below.rstrip().endswith("1.23 M")
+    assert below.split()[-2:] == ["1.23", "M"]  # of the server
     assert re.split(r"  +", row.strip()) == [
         "Standalone",
         "100.00",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ import potluck
 from potluck import draws
 from potluck.engines import worker
 from potluck.federation import Federation
-from potluck.metrics.counter import Counter
 
 
-class Blind(Counter):  # type: ignore[no-untyped-call]  # PyTorch's own
-    def cost(self, *_: Any) -> int:
-        return 0
+class Blind(nullcontext["Blind"]):
+    """Counts nothing."""
+
+    total = 0
+
+    def __enter__(self) -> Blind:
+        return self
 
 
 SERVERS: dict[str, dict[str, Any]] = {
