@@ -214,7 +214,7 @@ def test_names_that_the_terminal_cannot_show(tmp_path: Path) -> None:
     names = np.array(["Große Äpfel", "猫", "a name that is too long for any table"])
     np.savez(tmp_path / "mine.npz", x=np.zeros((30, 4, 4), np.uint8), y=names[np.arange(30) % 3])
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(Path(cli.__file__).parents[2])}
-    command = [sys.executable, "-m", "potluck", "data", "show", "mine.npz", "--clients", "2"]
+    command = [sys.executable, "-m", "potluck", "data", "show", "mine.npz", "--clients", "2", "--partition", "iid"]
     ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, b"")
     assert b"Gro?e ?pfel" in ran.stdout
