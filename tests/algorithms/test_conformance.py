@@ -142,6 +142,33 @@ class CollectsByRound(ClassSums):
         return {"sums": self.number * super().collect(net, batch, received)["sums"]}
 
 
+class RemembersWhatItReceived(FedAvg):
+    """Clients start from the mean of what they received now and the last time; the server counts rounds."""
+
+    remembers: ClassVar = True
+
+    def server_state(self, task: Task) -> State:
+        return {**super().server_state(task), "rounds": torch.zeros(())}
+
+    def receive_again(self, payload: Payload, last: Received, task: Task) -> Received:
+        return {name: (tensor + last[name]) / 2 for name, tensor in self.receive(payload, task).items()}
+
+    def check(self, upload: Upload, state: State, task: Task) -> None:
+        super().check(upload, {name: tensor for name, tensor in state.items() if name != "rounds"}, task)
+
+    def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
+        return {**super().aggregate(state, uploads, round, task), "rounds": state["rounds"] + 1}
+
+
+def test_one_that_remembers_conforms() -> None:
+    check_algorithm(RemembersWhatItReceived())
+
+
+class ReceivesOtherwiseAgain(RemembersWhatItReceived):
+    def receive_again(self, payload: Payload, last: Received, task: Task) -> Received:
+        return {**self.receive(payload, task), "more": torch.zeros(1)}
+
+
 class ChecksNothing(PFedES):
     def check(self, upload: Upload, state: State, task: Task) -> None:
         pass
@@ -167,6 +194,7 @@ BROKEN = {
     TrainsWhatIsNotThere: "trains tail, and clients hold body, head alone",
     LearnsWhilePredicting: "predict gives another result the second time",
     ReceivesUnevenly: "use masks",
+    ReceivesOtherwiseAgain: "use masks",
     AggregatesInPlace: "in place",
     LosesItsMetadata: "metadata",
 }

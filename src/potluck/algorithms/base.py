@@ -43,6 +43,8 @@ class Algorithm(BaseModel):
     """The data over which :meth:`collect` is summed after local training, if any."""
     enrolls: ClassVar[bool] = False
     """Whether every client takes part in a round 0 before the first."""
+    remembers: ClassVar[bool] = False
+    """Whether a client keeps what it received in the round in which it last took part, for :meth:`receive_again`."""
     upload_meta: ClassVar[frozenset[str]] = frozenset({"samples"})
     """The metadata that an upload may have: an upload with any other is refused."""
 
@@ -95,6 +97,14 @@ class Algorithm(BaseModel):
         payload.require_finite()
         return payload.tensors
 
+    def receive_again(self, payload: Payload, last: Received, task: Task) -> Received:
+        """As :meth:`receive`, at a client that remembers what it received when it last took part: ``last``.
+
+        Asked where ``remembers`` is set, of clients that took part before; others are asked :meth:`receive`. It gives
+        tensors of the same names, shapes and types as that, and changes nothing in ``last``.
+        """
+        return self.receive(payload, task)
+
     def adapt(self, round: Round) -> Sequence[Phase]:
         """Training right after receiving, before the phases of the round."""
         return ()
@@ -140,7 +150,11 @@ class Algorithm(BaseModel):
     # ---- the server's side ----------------------------------------------------------------------------------------
 
     def broadcast(self, state: State, client: int, round: Round) -> Payload:
-        """What the server sends to ``client`` at the start of a round."""
+        """What the server sends to ``client`` at the start of a round.
+
+        It may depend on what ``state`` says of the client. A client that is only evaluated is sent it as well, and does
+        not remember it. That a client has what it was sent is certain only when :meth:`aggregate` has its upload.
+        """
         return Payload(state)
 
     def check(self, upload: Upload, state: State, task: Task) -> None:

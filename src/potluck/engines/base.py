@@ -50,7 +50,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Job:
-    """One client's work: its data, the networks it last held (``None``: never trained), and what it receives."""
+    """One client's work: its data, what it holds since it last trained (``None``: it never did), and what it receives.
+
+    What it holds is its networks, and what else it remembers (:mod:`potluck.engines.memory`).
+    """
 
     client: Client
     held: Callable[[], State | None]
@@ -64,9 +67,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a client's local training gave: the networks it now holds, what it sends, and how it went.
+    """What a client's local training gave: what it now holds, what it sends, and how it went.
 
-    The state is empty where the client itself keeps its networks.
+    The state is empty where the client itself keeps it.
     """
 
     client: int

@@ -15,6 +15,7 @@ from potluck.data.examples import Examples
 from potluck.engines.base import Job, Outcome, Setting
 from potluck.engines.batches import EVALUATION_BATCH, epoch_batches, has_batch_norm, plain_batches
 from potluck.engines.demands import data_of, loss_of_round, require_finite, require_networks, weights_among
+from potluck.engines.memory import receive, remembering, weights_in
 from potluck.engines.optimizer import Optimizer
 from potluck.engines.randomness import CounterDropout
 from potluck.engines.workshop import Workshop
@@ -62,7 +63,8 @@ class Worker:
 
     def _train(self, round: Round, job: Job) -> Outcome:
         algorithm, client = self.setting.algorithm, job.client
-        net, received = self._load(job), self._receive(job)
+        net, arrived = self._load(job), receive(algorithm, job, self.setting.task)
+        received = self.workshop.to_device(arrived)
         net.load(weights_among(received, algorithm.shared))
 
         losses, flops = [], 0
@@ -78,7 +80,7 @@ class Worker:
         state = {name: tensor.cpu() for name, tensor in net.state().items()}
         return Outcome(
             client=client.id,
-            state=state,
+            state=remembering(algorithm, state, arrived),
             upload=upload,
             loss=loss_of_round(losses, len(algorithm.adapt(round))),
             flops=flops + operations + making.total,
@@ -89,11 +91,11 @@ class Worker:
         architecture = job.client.architecture
         net = self.workshop.networks(architecture)
         held = job.held()
-        net.load(self.workshop.initial(architecture) if held is None else held)
+        net.load(self.workshop.initial(architecture) if held is None else weights_in(held))
         return net
 
     def _receive(self, job: Job) -> Received:
-        return self.workshop.to_device(self.setting.algorithm.receive(job.payload, self.setting.task))
+        return self.workshop.to_device(receive(self.setting.algorithm, job, self.setting.task))
 
     def _run_phase(
         self, round: Round, number: int, phase: Phase, client: Client, net: Networks, received: Received

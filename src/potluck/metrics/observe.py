@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from potluck.contract import Round
 from potluck.engines.base import Engine, Job, Outcome, Setting
+from potluck.engines.memory import receive, weights_in
 from potluck.metrics.gradient import squared_gradient_norm
 
 GRADIENT = "squared_gradient_norm"
@@ -17,10 +18,10 @@ def observe(
     setting: Setting, engine: Engine, measure: str | None, round: Round, job: Job, outcome: Outcome
 ) -> dict[str, float]:
     """Look at the networks that a client holds after its training, on copies: nothing changes."""
-    seen = dict(setting.algorithm.observe(outcome.state)) if outcome.state else {}
+    seen = dict(setting.algorithm.observe(weights_in(outcome.state))) if outcome.state else {}
     if measure == "gradient-norm" and outcome.state:
         modules = engine.networks(Job(job.client, lambda: outcome.state, job.payload))
-        received = setting.algorithm.receive(job.payload, setting.task)
+        received = receive(setting.algorithm, job, setting.task)
         norm = squared_gradient_norm(setting, job.client, modules, received, round)
         if norm is not None:
             seen[GRADIENT] = norm

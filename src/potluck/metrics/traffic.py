@@ -11,7 +11,7 @@ from potluck import models
 from potluck.algorithms import Algorithm, State, Upload
 from potluck.algorithms.uploads import cast
 from potluck.client import Client
-from potluck.contract import Batch, Networks, Round
+from potluck.contract import Batch, Networks, Received, Round
 from potluck.draws import initial_weights
 from potluck.errors import ConfigError
 from potluck.joining import common_task
@@ -55,41 +55,52 @@ def measure_traffic(
         clients = [Client(models.build(name, shape, classes), train=samples) for name in taken]
         task = replace(common_task(clients, algorithm), public=public if "public data" in algorithm.needs else 0)
         algorithm.check_task(task)
-        held_networks = [algorithm.networks(client.architecture.build(), task) for client in clients[:2]]
+        participants = [
+            _Participant(number, Networks(algorithm.networks(client.architecture.build(), task), task=task))
+            for number, client in enumerate(clients[:2])
+        ]
         state = cast(algorithm.server_state(task), torch.float32)
         for number in range(0 if algorithm.enrolls else 1, _ROUNDS):
             round = Round(number, _ROUNDS)
-            uploads = [
-                Upload(client, _exchange(algorithm, Networks(modules, task=task), state, client, samples, round)[1])
-                for client, modules in enumerate(held_networks)
-            ]
-            state = algorithm.aggregate(state, uploads, round, task)
-        last = Networks(held_networks[0], task=task)
-        down, up = _exchange(algorithm, last, state, 0, samples, Round(_ROUNDS, _ROUNDS))
-    return Traffic(down.tensor_bytes, up.tensor_bytes, down.encoded_bytes, up.encoded_bytes)
+            for client in participants:
+                client.take_part(algorithm, state, samples, round)
+            state = algorithm.aggregate(state, [Upload(c.number, c.sent) for c in participants], round, task)
+        first = participants[0]
+        first.take_part(algorithm, state, samples, Round(_ROUNDS, _ROUNDS))
+    return Traffic(
+        first.arrived.tensor_bytes, first.sent.tensor_bytes, first.arrived.encoded_bytes, first.sent.encoded_bytes
+    )
 
 
-@torch.no_grad()
-def _exchange(
-    algorithm: Algorithm,
-    net: Networks,
-    state: State,
-    client: int,
-    samples: tuple[torch.Tensor, torch.Tensor],
-    round: Round,
-) -> tuple[Payload, Payload]:
-    """What a client receives and sends in a round. Noise stands for training, so that no update is empty."""
-    down = algorithm.broadcast(state, client, round)
-    received = algorithm.receive(down, net.task)
-    for module in net.modules.values():
-        module.eval()
-        for parameter in module.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=1e-3)
-    collected = {}
-    if algorithm.collects is not None:
-        x, y = samples
-        if algorithm.collects == "public":
-            x, y = torch.zeros(net.task.public, *net.task.shape), torch.zeros(net.task.public, dtype=torch.int64)
-        index = torch.arange(len(y))
-        collected = algorithm.collect(net, Batch((x,), y, torch.ones(len(y)), index, index), received)
-    return down, algorithm.upload(net, collected, received, len(samples[1]), round)
+class _Participant:
+    """A client: its networks, what it last received, and what travelled when it last took part."""
+
+    def __init__(self, number: int, net: Networks) -> None:
+        self.number, self.net = number, net
+        self.last: Received | None = None
+        self.arrived, self.sent = Payload(), Payload()
+
+    @torch.no_grad()
+    def take_part(
+        self, algorithm: Algorithm, state: State, samples: tuple[torch.Tensor, torch.Tensor], round: Round
+    ) -> None:
+        """Receive and send what a client does in a round. Noise stands for training, so that no update is empty."""
+        net, last = self.net, self.last
+        self.arrived = algorithm.broadcast(state, self.number, round)
+        if last is None or not algorithm.remembers:
+            received = algorithm.receive(self.arrived, net.task)
+        else:
+            received = algorithm.receive_again(self.arrived, last, net.task)
+        for module in net.modules.values():
+            module.eval()
+            for parameter in module.parameters():
+                parameter.add_(torch.randn_like(parameter), alpha=1e-3)
+        collected = {}
+        if algorithm.collects is not None:
+            x, y = samples
+            if algorithm.collects == "public":
+                x, y = torch.zeros(net.task.public, *net.task.shape), torch.zeros(net.task.public, dtype=torch.int64)
+            index = torch.arange(len(y))
+            collected = algorithm.collect(net, Batch((x,), y, torch.ones(len(y)), index, index), received)
+        self.last = received
+        self.sent = algorithm.upload(net, collected, received, len(samples[1]), round)

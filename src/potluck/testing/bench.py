@@ -11,6 +11,7 @@ from potluck.client import Client
 from potluck.contract import Batch, Networks, Phase, Received, Round
 from potluck.data.examples import Examples
 from potluck.engines.base import Job
+from potluck.engines.memory import receive, weights_in
 from potluck.engines.workshop import Workshop
 from potluck.federation import Federation
 
@@ -76,7 +77,7 @@ class Bench:
         """Every weight and buffer that a client holds."""
         job = self.job(client)
         held = job.held()
-        return self.workshop.initial(job.client.architecture) if held is None else held
+        return self.workshop.initial(job.client.architecture) if held is None else weights_in(held)
 
     def networks(self, client: int) -> Networks:
         """A client's networks on weights of their own."""
@@ -86,7 +87,7 @@ class Bench:
 
     def received(self, client: int) -> Received:
         """What a client receives in the third round."""
-        return self.algorithm.receive(self.job(client).payload, self.federation.task)
+        return receive(self.algorithm, self.job(client), self.federation.task)
 
     def batch(self, client: int, phase: Phase, size: int = 4) -> Batch:
         """The first samples of a client, as one batch."""

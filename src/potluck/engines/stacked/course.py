@@ -12,6 +12,7 @@ from potluck.algorithms.uploads import State
 from potluck.contract import Phase, Round
 from potluck.engines.base import Outcome
 from potluck.engines.demands import loss_of_round, require_finite
+from potluck.engines.memory import remembering
 from potluck.engines.stacked.team import Team
 from potluck.engines.stacked.timetable import Timetable
 from potluck.engines.stacked.transfer import Arriving, fetching
@@ -116,6 +117,7 @@ class Course:
             net = template.networks(state)
             with sent_by(client.id), Counter() as making:
                 upload = algorithm.upload(net, collected, received, len(client.train), self.round).copied()
+            state = remembering(algorithm, state, team.received[number])
             if team.cache.enabled:
                 try:
                     team.cache.put(client.id, state, stack.row(number))

@@ -10,6 +10,7 @@ import torch
 
 from potluck.contract import Received, Round
 from potluck.engines.base import Job, Setting
+from potluck.engines.memory import receive
 from potluck.engines.stacked.cache import Cache
 from potluck.engines.stacked.operations.checks import undisturbed
 from potluck.engines.stacked.resident import Resident
@@ -78,7 +79,7 @@ class Roster:
         algorithm, resident = self.setting.algorithm, self._resident(jobs[0])
         if resident.refused is not None:
             return [], list(jobs)
-        received = [algorithm.receive(job.payload, self.setting.task) for job in jobs]
+        received = [receive(algorithm, job, self.setting.task) for job in jobs]
         phases = () if round is None else (*algorithm.adapt(round), *algorithm.phases(round))
         if (reason := resident.refuses(phases, received)) is not None:
             self._say_refused(jobs, reason)

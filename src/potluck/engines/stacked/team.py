@@ -12,6 +12,7 @@ from potluck.data.examples import Examples
 from potluck.engines.base import Job, Setting
 from potluck.engines.batches import EVALUATION_BATCH
 from potluck.engines.demands import data_of
+from potluck.engines.memory import weights_in
 from potluck.engines.stacked.cache import Cache
 from potluck.engines.stacked.evaluate import Reader
 from potluck.engines.stacked.resident import Resident
@@ -67,7 +68,7 @@ class Team:
         if held is None:
             return self.workshop.initial(job.client.architecture)
         kept = self.cache.get(job.client.id, held)
-        return held if kept is None else kept
+        return weights_in(held) if kept is None else kept
 
     def data(self, name: str) -> list[Examples]:
         """The data called ``name`` of each client; where they are missing, the first client by number is named."""
