@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .literal import Params, PartedClient, Rule, fedkd
-from .literal.fedkd import energy_threshold, truncated
+from .literal.fedkd import Factors, energy_threshold, factorised, truncated
 from .parted_toys import ce, derivative, first, kl, make, none, sigmoid, small, small_body, small_head, vector, whole
 
 
@@ -39,17 +39,25 @@ def test_the_smallest_rank_with_that_share_of_the_energy(threshold: float, kept:
     assert torch.allclose(value, diagonal(*kept), rtol=0, atol=1e-8)
 
 
-def test_exactly_that_share_is_enough() -> None:
-    value = truncated(diagonal(2.0, 1.0, 1.0, 1.0, 1.0), 0.5)
-    assert torch.allclose(value, diagonal(2.0, 0.0, 0.0, 0.0, 0.0), rtol=0, atol=1e-12)
+def test_exactly_that_share_is_not_enough() -> None:
+    value = torch.diag(vector(2.0, 2.0 - 1e-9, *[0.0] * 6))
+    assert factors(value, 0.49) == 1
+    assert factors(torch.diag(vector(2.0, 2.0, *[0.0] * 6)), 0.5) == 2
+
+
+def factors(value: Tensor, threshold: float) -> int:
+    piece = factorised(value, threshold)
+    assert isinstance(piece, Factors)
+    return len(piece.sigma)
 
 
 def test_factors_that_save_nothing_are_not_sent() -> None:
-    # rank 2 of 4 x 4: 16 numbers, as many as the matrix has; rank 2 of 5 x 4: 18 of 20
+    # rank 2 of 4 x 4: 16 numbers, as many as the matrix has; rank 2 of 5 x 4: 18 of 20, or as many with Sigma
     square = diagonal(3.0, 2.0, 0.5, 0.0)
-    assert torch.equal(truncated(square, 0.9), square)
+    assert torch.equal(truncated(square, 0.9, "folded"), square)
     long = torch.cat([square, torch.zeros(1, 4, dtype=torch.float64)])
-    assert truncated(long, 0.9)[2, 2].item() == pytest.approx(0, abs=1e-12)
+    assert truncated(long, 0.9, "folded")[2, 2].item() == pytest.approx(0, abs=1e-12)
+    assert torch.equal(truncated(long, 0.9, "vector"), long)
 
 
 def test_vectors_and_numbers_are_sent_as_they_are() -> None:
@@ -75,7 +83,8 @@ def test_more_dimensions_are_a_matrix_of_the_first_and_the_rest() -> None:
 def test_a_step_by_hand_with_one_client_alone() -> None:
     w, v, a, b, q, x = 1.0, 2.0, 0.5, 3.0, 1.5, 0.5
     client = client_with([q], make([w], [v], [x]))
-    server, (held,) = fedkd([client], [[0]], first(1), Rule(1.0), small_body, small_head, small(a, b))
+    run = fedkd([client], [[0]], first(1), Rule(1.0), small_body, small_head, small(a, b))
+    (server,), (held,) = run.server, run.held
 
     s_t, s_s = sigmoid(v * w * x), sigmoid(b * a * x)
     ce_t, ce_s = ce(v * w * x), ce(b * a * x)
@@ -97,7 +106,7 @@ def test_the_error_is_a_mean_over_samples_and_dimensions() -> None:
     w, v, q = [1.0, -0.5], [2.0, 1.0], [1.5, 0.25]
     a, b, xs = 0.5, 3.0, [0.5, 1.25]
     clients = [client_with(q, make(w, v, xs))]
-    _, (held,) = fedkd(clients, [[0]], whole(clients), Rule(1.0), small_body, small_head, small(a, b))
+    (held,) = fedkd(clients, [[0]], whole(clients), Rule(1.0), small_body, small_head, small(a, b)).held
 
     def loss_mentor(w_1: float) -> float:
         z_t = [(v[0] * w[0] + v[1] * w_1) * x for x in xs]
@@ -117,7 +126,7 @@ def test_projection_and_mentee_are_one_group() -> None:
     steps = []
     for rule in [rules[0], rules[1]]:
         client = client_with([1.5], make([1.0], [2.0], [0.5]))
-        _, (held,) = fedkd([client], [[0]], first(1), rules[0], small_body, small_head, small(0.5, 3.0), rule)
+        (held,) = fedkd([client], [[0]], first(1), rules[0], small_body, small_head, small(0.5, 3.0), rule).held
         started = {**small(0.5, 3.0), "projection.weight": torch.tensor([[1.5]], dtype=torch.float64)}
         steps.append([held[name].item() - started[name].item() for name in started])
         assert held["body.w"].item() != 1.0
@@ -147,43 +156,58 @@ def matrix_small() -> Params:
     return {"small_body.weight": diagonal(4.0, 1.0, 0.5, 0.0), "small_head.v": vector(1.0, 0.5, -0.5, 1.0)}
 
 
-def test_what_is_received_is_truncated_and_what_the_server_keeps_is_not() -> None:
-    server, held = fedkd(
-        matrix_clients(), [[0]], none, Rule(1.0), matrix_body, small_head, matrix_small(), t_start=0.5, t_end=0.5
-    )
-    assert torch.allclose(held[0]["small_body.weight"], diagonal(4.0, 0.0, 0.0, 0.0), rtol=0, atol=1e-12)
-    assert torch.equal(server["small_body.weight"], diagonal(4.0, 1.0, 0.5, 0.0))  # updates of zero
-    assert "small_body.weight" not in held[1]  # never selected
-
-
-def test_the_server_adds_the_mean_of_the_truncated_updates() -> None:
-    clients = matrix_clients()
+def test_a_round_without_training_changes_nothing() -> None:
+    run = fedkd(matrix_clients(), [[0], [0, 1]], none, Rule(1.0), matrix_body, small_head, matrix_small())
     before = matrix_small()
-    server, held = fedkd(
-        clients, [[0, 1]], whole(clients), Rule(0.1), matrix_body, small_head, before, t_start=0.5, t_end=0.5
+    for mentee in (*run.server, run.held[0], run.held[1]):
+        assert all(torch.equal(mentee[name], before[name]) for name in before)
+
+
+def test_server_and_clients_add_the_truncated_mean_of_truncated_updates() -> None:
+    clients = matrix_clients()
+    before, name = matrix_small(), "small_body.weight"
+    run = fedkd(
+        clients, [[0, 1], [0]], whole(clients), Rule(0.1), matrix_body, small_head, before, t_start=0.5, t_end=0.5
     )
-    received = diagonal(4.0, 0.0, 0.0, 0.0)
-    update = torch.zeros(4, 4, dtype=torch.float64)
-    dense = torch.zeros(4, 4, dtype=torch.float64)
-    for params in held:
-        u, s, v = torch.linalg.svd(params["small_body.weight"] - received)
-        assert s[0] ** 2 > 0.5 * (s**2).sum()
-        update += s[0] * torch.outer(u[:, 0], v[0]) / 2
-        dense += (params["small_body.weight"] - received) / 2
-    assert torch.allclose(server["small_body.weight"], before["small_body.weight"] + update, rtol=0, atol=1e-12)
-    assert not torch.allclose(update, dense, rtol=0, atol=1e-6)
-    mean = (held[0]["small_head.v"] + held[1]["small_head.v"]) / 2
-    assert torch.allclose(server["small_head.v"], mean, rtol=0, atol=1e-12)
+    once = fedkd(clients, [[0, 1]], whole(clients), Rule(0.1), matrix_body, small_head, before, t_start=0.5, t_end=0.5)
+    ends = [params[name] - before[name] for params in once.held]
+    mean = sum(leading(end) for end in ends) / torch.tensor(2.0, dtype=torch.float64)
+    expected = before[name] + leading(mean)
+    assert not torch.allclose(leading(mean), mean, rtol=0, atol=1e-6)
+    assert torch.allclose(run.server[0][name], expected, rtol=0, atol=1e-12)
+    assert run.shared[0] is not None and torch.equal(run.shared[0][name], run.server[0][name])
+    vectors = (once.held[0]["small_head.v"] + once.held[1]["small_head.v"]) / 2
+    assert torch.allclose(run.server[0]["small_head.v"], vectors, rtol=0, atol=1e-12)
+
+
+def leading(value: Tensor) -> Tensor:
+    """Its part of rank 1, which has half of the energy."""
+    u, s, v = torch.linalg.svd(value)
+    assert s[0] ** 2 > 0.5 * (s**2).sum()
+    return torch.as_tensor(s[0] * torch.outer(u[:, 0], v[0]))
+
+
+def test_who_missed_rounds_is_sent_them_while_they_are_shorter_than_the_mentee() -> None:
+    # The mentee is 4 x 4 and 4: 20 numbers. An update of rank 1 is 8 and 4, or 16 and 4 where it is dense.
+    clients = matrix_clients()
+    run = fedkd(
+        clients, [[0], [0], [1], [1], [0], [1]], whole(clients), Rule(0.1), matrix_body, small_head, matrix_small(),
+        t_start=0.5, t_end=0.5, diagonal="folded",
+    )  # fmt: skip
+    # Client 0 misses rounds 3 and 4, and is sent those of rounds 2 to 4; client 1 misses round 5.
+    assert run.downloaded == [{0: 20}, {0: 12}, {1: 20}, {1: 12}, {0: 20}, {1: 20}]
+    assert run.uploaded == [{0: 12}, {0: 12}, {1: 12}, {1: 12}, {0: 12}, {1: 12}]
 
 
 def test_the_threshold_grows_with_the_round() -> None:
-    # squares 16, 1, .25: shares .928, .986, 1; factors of rank 1 are sent, of rank 2 not
-    def body_received(rounds: int, cohorts: list[list[int]]) -> float:
-        _, held = fedkd(
-            matrix_clients(), cohorts, none, Rule(1.0), matrix_body, small_head, matrix_small(), None, 0.9, 0.96, rounds
-        )
-        return held[0]["small_body.weight"][1, 1].item()
+    # T(1) = .5 and T(2) = .9 of two rounds, or T(1) = .3 of four; an update of rank 1 is 8 numbers, a dense one 16.
+    def uploaded(rounds: int) -> list[int]:
+        clients = matrix_clients()
+        found = fedkd(
+            clients, [[0], [0]], whole(clients), Rule(0.1), matrix_body, small_head, matrix_small(),
+            t_start=0.0, t_end=0.999, rounds=rounds, diagonal="folded",
+        )  # fmt: skip
+        return [count for sent in found.uploaded for count in sent.values()]
 
-    assert body_received(4, [[0]]) == pytest.approx(0, abs=1e-12)  # T(1) = .915
-    assert body_received(4, [[0], [0]]) == 1.0  # T(2) = .93
-    assert body_received(1, [[0]]) == 1.0  # T(1) = .96
+    assert uploaded(2) == [12, 20]
+    assert uploaded(4) == [12, 12]

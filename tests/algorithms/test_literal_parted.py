@@ -36,8 +36,8 @@ def run_fml(clients: list[PartedClient], cohorts: list[list[int]], batches: Batc
 def run_fedkd(clients: list[PartedClient], cohorts: list[list[int]], batches: Batches, rule: Rule) -> Result:
     for client in clients:
         client.params["projection.weight"] = torch.tensor([[1.0], [0.5]], dtype=torch.float64)
-    server, held = fedkd(clients, cohorts, batches, rule, small_body, small_head, small(0.5, 0.25))
-    return list(server.values()), held
+    run = fedkd(clients, cohorts, batches, rule, small_body, small_head, small(0.5, 0.25))
+    return list(run.server[-1].values()), run.held
 
 
 def run_fedapen(clients: list[PartedClient], cohorts: list[list[int]], batches: Batches, rule: Rule) -> Result:

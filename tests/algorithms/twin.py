@@ -91,6 +91,7 @@ class Twin:
         kinds: list[str],
         samples: tuple[int, ...] = SAMPLES,
         public: bool = False,
+        rounds: int = ROUNDS,
         **settings: Any,
     ) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -110,7 +111,7 @@ class Twin:
         self.federation = potluck.Federation(algorithm, clients, public=seen, **how)
         for number, twin in enumerate(self.literal):
             twin.params = self.held(number)
-        self.cohorts = [self.federation.cohort(number) for number in range(1, ROUNDS + 1)]
+        self.cohorts = [self.federation.cohort(number) for number in range(1, rounds + 1)]
 
     @property
     def server(self) -> dict[str, Tensor]:
@@ -141,7 +142,7 @@ class Twin:
 
     def compare(self, state: Mapping[str, Tensor], held: list[dict[str, Tensor]], server: bool = True) -> None:
         """Run the federation, and find everything where the transcription puts it; perhaps all but the server's."""
-        self.federation.run(ROUNDS)
+        self.federation.run(len(self.cohorts))
         if server:
             close(self.federation.server, state)
         for number, expected in enumerate(held):

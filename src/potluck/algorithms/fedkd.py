@@ -1,4 +1,4 @@
-"""FedKD: a large mentor and a small mentee that teach each other; the mentee travels as thin matrices."""
+"""FedKD: a large mentor and a small mentee that teach each other; updates of the mentee travel as thin matrices."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
-from pydantic import PrivateAttr
 from torch import Tensor, nn
 
-from potluck.algorithms.parts.low_rank import Shortener, restored, shortened
+from potluck.algorithms.parts.low_rank import shortened
 from potluck.algorithms.parts.mutual import MutualLearning, divergence
+from potluck.algorithms.parts.updates import newest, numbered, updated, updates_in, whole
 from potluck.algorithms.settings import setting
-from potluck.algorithms.uploads import State, Upload
-from potluck.contract import Batch, Networks, Received, Round, Task
+from potluck.algorithms.uploads import State, Upload, mean
+from potluck.contract import Batch, Group, Networks, Received, Round, Task
+from potluck.errors import PayloadError
 from potluck.models import representation_width
 from potluck.payload import Payload
+
+_UPDATES, _KNOWN = "updates", "known"
+"""How many updates a mentee has had; how many of them the server knows each client's mentee to have had."""
 
 
 class FedKD(MutualLearning):
@@ -26,9 +30,13 @@ class FedKD(MutualLearning):
     divided by both cross-entropies, so that models that know little teach little:
     ``CE_t + (KL(s || t) + MSE(r_t, W r_s)) / (CE_t + CE_s)``, and for the mentee with t and s exchanged.
 
-    A client sends what training added to the mentee, the server adds the mean of this to its mentee and sends that,
-    both as low-rank parts that hold a share of the energy which grows over the rounds. Parts have at least rank 1, and
-    are never longer than what they stand for. The mentor predicts.
+    A client sends what training added to the mentee. The server sends the mean of this on, and adds to its mentee what
+    it sends. In the next round a client adds the same to the mentee from which it started, not to what training made of
+    it. Both ways an update travels as low-rank parts. They hold a share of the energy that grows over the rounds, have
+    rank 1 or more, and are never longer than what they stand for. A client that missed rounds is sent their updates if
+    all of them together are shorter than the mentee. Otherwise, and in its first round, it is sent the mentee.
+
+    The mentor predicts.
     """
 
     name: ClassVar[str] = "fedkd"
@@ -37,14 +45,19 @@ class FedKD(MutualLearning):
         "Wu et al., Communication-efficient Federated Learning via Knowledge Distillation, Nature Communications 2022"
     )
     venue: ClassVar[str] = "Wu et al., Nature Comm. 2022"
-    down: ClassVar[str] = "the mentee in low-rank parts"
+    down: ClassVar[str] = "the mentee's update in low-rank parts"
     up: ClassVar[str] = "its update in low-rank parts"
     compresses: ClassVar[bool] = True
+    remembers: ClassVar[bool] = True
 
     energy_start: float = setting(0.95, "share of the energy that is kept at first", gt=0, le=1, paper="0.95")
     energy_end: float = setting(0.98, "share of the energy that is kept in the last round", gt=0, le=1, paper="0.98")
-
-    _shortener: Shortener = PrivateAttr(default_factory=Shortener)
+    mentee_learning_rate: float | None = setting(
+        None,
+        "learning rate of mentee and projection (eta_S); the run's own by default",
+        gt=0,
+        paper="one beside the mentor's, of no value that we have seen; code: the mentor's",
+    )
 
     def networks(self, model: nn.Module, task: Task) -> dict[str, nn.Module]:
         """Mentor, mentee, and the projection of the mentee's representation to the mentor's."""
@@ -52,10 +65,18 @@ class FedKD(MutualLearning):
         widths = representation_width(held["small_head"]), representation_width(held["head"])
         return {**held, "projection": nn.Linear(*widths, bias=False)}
 
+    def server_state(self, task: Task) -> State:
+        """The mentee, how many updates it has had, and how many of them each client's has; -1 if it has no mentee."""
+        return {
+            **super().server_state(task),
+            _UPDATES: torch.zeros((), dtype=torch.int64),
+            _KNOWN: torch.full((task.clients,), -1),
+        }
+
     @property
-    def learned_beside(self) -> tuple[str, ...]:
+    def beside(self) -> Group:
         """The mentee and the projection."""
-        return (*self.shared, "projection")
+        return Group((*self.shared, "projection"), learning_rate=self.mentee_learning_rate)
 
     def mutual_loss(self, net: Networks, batch: Batch, received: Received) -> Tensor:
         """The losses of mentor and mentee, added."""
@@ -74,14 +95,41 @@ class FedKD(MutualLearning):
         done = round.number / max(round.total, round.number, 1)
         return self.energy_start + done * (self.energy_end - self.energy_start)
 
+    # ---- what travels ---------------------------------------------------------------------------------------------
+
     def broadcast(self, state: State, client: int, round: Round) -> Payload:
-        """The mentee, shortened."""
-        return Payload(self._shortener(state, self._energy(round)))
+        """The updates that the client has missed, if the server still has all of them; otherwise the mentee."""
+        had, latest = int(state[_KNOWN][client]), int(state[_UPDATES])
+        updates = updates_in(state)
+        missed = range(had + 1, latest + 1)
+        tensors = _mentee(state)
+        if had >= 0 and all(number in updates for number in missed):
+            tensors = {name: tensor for n in missed for name, tensor in numbered(updates[n], n).items()}
+        return Payload(tensors, {_UPDATES: latest})
 
     def receive(self, payload: Payload, task: Task) -> Received:
-        """The mentee, multiplied out."""
+        """The mentee, and how many updates it has had."""
         payload.require_finite()
-        return restored(payload.tensors)
+        if not _mentee(payload.tensors):
+            raise PayloadError("no mentee arrived, and the client has none to which it could add updates.")
+        return {**payload.tensors, _UPDATES: torch.tensor(_latest(payload))}
+
+    def receive_again(self, payload: Payload, last: Received, task: Task) -> Received:
+        """The mentee from which the client started when it last took part, plus the updates since; or the mentee.
+
+        The client counts for itself: where the server did not get what it sent, it is sent an update that it had.
+        """
+        if _mentee(payload.tensors) or _UPDATES not in last:
+            return self.receive(payload, task)
+        payload.require_finite()
+        updates = updates_in(payload.tensors)
+        mentee, had, latest = _mentee(last), int(last[_UPDATES]), _latest(payload)
+        missed = range(had + 1, latest + 1)
+        if latest < had or not all(number in updates for number in missed):
+            raise PayloadError(f"a mentee that has had {had} updates cannot have {latest} with those that arrived.")
+        for number in missed:
+            mentee = updated(mentee, updates[number])
+        return {**mentee, _UPDATES: torch.tensor(latest)}
 
     def upload(
         self, net: Networks, collected: Mapping[str, Tensor], received: Received, samples: int, round: Round
@@ -91,14 +139,39 @@ class FedKD(MutualLearning):
         update = {name: tensor - received[name] for name, tensor in trained.items()}
         return Payload(shortened(update, self._energy(round)), {"samples": samples})
 
+    # ---- the server -----------------------------------------------------------------------------------------------
+
     def check(self, upload: Upload, state: State, task: Task) -> None:
         """Refuse what is not an update of the mentee."""
         upload.payload.require_finite()
-        Payload(restored(upload.payload.tensors, state)).require(state)
+        whole(upload.payload.tensors, _mentee(state))
         _ = upload.samples
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
-        """Add the mean of the updates, each client counting the same."""
-        whole = [Upload(u.client, Payload(restored(u.payload.tensors), u.payload.meta)) for u in uploads]
-        updates = super().aggregate(state, whole, round, task)
-        return {name: tensor + updates[name] for name, tensor in state.items()}
+        """Shorten the mean of the updates, each client counting the same, and add to the mentee what is sent of it."""
+        mentee, latest = _mentee(state), int(state[_UPDATES])
+        arrived = [Upload(u.client, Payload(whole(u.payload.tensors, mentee), u.payload.meta)) for u in uploads]
+        update = shortened(mean(arrived, weighted=False), self._energy(round))
+        known = state[_KNOWN].clone()
+        known[[upload.client for upload in uploads]] = latest  # they had this mentee, or could not have answered
+        needed = {n: tensors for n, tensors in updates_in(state).items() if n > int(known[known >= 0].min())}
+        kept = newest({**needed, latest + 1: update}, mentee)
+        return {
+            **updated(mentee, update),
+            _UPDATES: torch.tensor(latest + 1),
+            _KNOWN: known,
+            **{name: tensor for n in sorted(kept) for name, tensor in numbered(kept[n], n).items()},
+        }
+
+
+def _mentee(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of the mentee among what the server or a client keeps."""
+    return {name: tensor for name, tensor in tensors.items() if name.startswith(("small_body.", "small_head."))}
+
+
+def _latest(payload: Payload) -> int:
+    """How many updates the server's mentee has had."""
+    latest = payload.meta.get(_UPDATES)
+    if not isinstance(latest, int) or isinstance(latest, bool) or not 0 <= latest < 1 << 62:
+        raise PayloadError(f"a mentee arrived with {latest!r} as its number of updates.")
+    return latest

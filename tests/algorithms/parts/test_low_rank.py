@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from potluck.algorithms.parts.low_rank import Shortener, restored, shortened
+from potluck.algorithms.parts.low_rank import product, restored, shortened
+from potluck.engines.threads import threads
 from potluck.errors import PayloadError
 
 
 def by_svd(matrix: Tensor, energy: float) -> tuple[Tensor, int]:
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
     for rank in range(1, len(values) + 1):
-        if values[:rank].square().sum() >= energy * values.square().sum():
+        if values[:rank].square().sum() > energy * values.square().sum():
             break
     return left[:, :rank] * values[:rank] @ right[:rank], rank
 
@@ -89,11 +90,26 @@ def test_numbers_that_are_not_finite_stay_to_be_refused(odd: float) -> None:
     assert list(shortened({"w": matrix}, 0.9)) == ["w"]
 
 
-def test_what_was_asked_last_is_not_worked_out_again() -> None:
-    short = Shortener()
-    state = {"w": torch.ones(20, 30)}
-    first = short(state, 0.9)
-    assert short(dict(state), 0.9) is first
-    assert short(state, 0.8) is not first
-    again = short({"w": torch.ones(20, 30)}, 0.8)
-    assert again is not first
+@pytest.mark.parametrize("rank", [0, 4, 100_000])
+def test_parts_that_are_no_shorter_are_not_multiplied_out(rank: int) -> None:
+    with pytest.raises(PayloadError, match=rf"'w' are of rank {rank}, and no shorter than \(8, 8\)"):
+        restored({"w:left": torch.ones(8, rank), "w:right": torch.ones(rank, 8)}, {"w": torch.ones(8, 8)})
+
+
+def test_exactly_that_share_is_not_enough() -> None:
+    matrix = torch.diag(torch.tensor([2.0, 2.0, *[0.0] * 6]))
+    assert shortened({"w": matrix}, 0.5)["w:left"].shape == (8, 2)
+
+
+def test_products_are_the_same_bits_however_they_lie_and_however_many_threads_there_are() -> None:
+    left, right = torch.randn(301, 9), torch.randn(9, 203)
+    expected = product(left, right)
+    torch.testing.assert_close(expected, left @ right)
+    elsewhere = torch.zeros(9 * 203 + 1)[1:].view(9, 203).copy_(right)
+    for threads_used in (1, 2):
+        with threads(threads_used):
+            assert torch.equal(product(left.T.contiguous().T, elsewhere), expected)
+    in_order = [float(left[5, 0] * right[0, 7])]
+    for rank in range(1, 9):
+        in_order.append(float(torch.tensor(in_order[-1]) + left[5, rank] * right[rank, 7]))
+    assert float(expected[5, 7]) == in_order[-1]

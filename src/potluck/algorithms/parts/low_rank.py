@@ -1,4 +1,4 @@
-"""Weights as products of two thin matrices, where that is shorter: FedKD's way over the wire."""
+"""Tensors as products of two thin matrices, where that is shorter: FedKD's way over the wire."""
 
 from __future__ import annotations
 
@@ -16,40 +16,14 @@ LEFT, RIGHT = ":left", ":right"
 def shortened(tensors: Mapping[str, Tensor], energy: float) -> dict[str, Tensor]:
     """Each tensor of two or more dimensions as ``name:left`` [rows, rank] and ``name:right`` [rank, ...].
 
-    The rank is the smallest, at least 1, whose singular values hold the share ``energy`` of the sum of all squares.
-    Where both parts together would not be shorter than the tensor, and for vectors, it stays as it is.
+    The rank is the smallest, at least 1, whose singular values hold more than the share ``energy`` of the sum of all
+    squares. Where both parts together would not be shorter than the tensor, and for vectors, it stays as it is.
     """
     result: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         parts = _parts(tensor, energy) if tensor.ndim > 1 else None
         result |= {name: tensor} if parts is None else {name + LEFT: parts[0], name + RIGHT: parts[1]}
     return result
-
-
-class Shortener:
-    """:func:`shortened` for a server that sends the same to many clients: the last result is kept.
-
-    It is not kept from before the server's operations began to be counted, for then they would count as nothing.
-    """
-
-    def __init__(self) -> None:
-        self._counted_by: ServerCounter | None = None
-        self._asked: tuple[dict[str, Tensor], float] | None = None
-        self._answer: dict[str, Tensor] = {}
-
-    def __call__(self, tensors: Mapping[str, Tensor], energy: float) -> dict[str, Tensor]:
-        """As :func:`shortened`."""
-        counter = active_counter()
-        uncounted = counter is not None and counter is not self._counted_by
-        if uncounted or self._asked is None or self._asked[1] != energy or not _same(self._asked[0], tensors):
-            self._counted_by = counter
-            self._asked, self._answer = (dict(tensors), energy), shortened(tensors, energy)
-        return self._answer
-
-
-def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
-    """Whether these are the very same tensors; a server's state is replaced, never changed in place."""
-    return one.keys() == other.keys() and all(tensor is other[name] for name, tensor in one.items())
 
 
 def _parts(tensor: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:
@@ -62,19 +36,26 @@ def _parts(tensor: Tensor, energy: float) -> tuple[Tensor, Tensor] | None:
     small = matrix.T.double() if tall else matrix.double()
     values, vectors = torch.linalg.eigh(small @ small.T)  # ascending
     held = values.clamp(min=0).flip(0).cumsum(0)
-    rank = min(1 + int((held < energy * held[-1]).sum()), len(values))
-    if rank * sum(matrix.shape) >= matrix.numel():
+    total = held[-1]
+    rank = 1 if total == 0 else min(1 + int((held <= energy * total).sum()), len(values))
+    if not _is_shorter(rank, matrix.shape):
         return None
     chosen = vectors[:, -rank:].to(matrix.dtype)
     left, right = (matrix @ chosen, chosen.T) if tall else (chosen, chosen.T @ matrix)
     return left, right.reshape(rank, *tensor.shape[1:])
 
 
+def _is_shorter(rank: int, shape: tuple[int, ...]) -> bool:
+    """Whether two parts of this rank have fewer numbers than the matrix of this shape that they stand for."""
+    rows, columns = shape
+    return rank * (rows + columns) < rows * columns
+
+
 def restored(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
     """The tensors whose parts arrived, multiplied out; a PayloadError where parts do not fit together.
 
     Where ``like`` says what is expected, parts of another shape are refused before they are multiplied: two small parts
-    can make up a matrix that no memory holds.
+    can make up a matrix that no memory holds. So are parts of a rank that :func:`shortened` never gives.
     """
     result: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -97,8 +78,25 @@ def restored(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor] | None = 
         ):
             raise PayloadError(f"the two parts of {whole!r} do not fit together.")
         shape = (len(tensor), *right.shape[1:])
+        flat = right.flatten(1)
         if like is not None and (whole not in like or like[whole].shape != shape):
             expected = tuple(like[whole].shape) if whole in like else "nothing of this name"
             raise PayloadError(f"the two parts of {whole!r} make up shape {shape}, expected {expected}.")
-        result[whole] = (tensor @ right.flatten(1)).view(shape)
+        if not len(flat) or not _is_shorter(len(flat), (len(tensor), flat.shape[1])):
+            raise PayloadError(f"the two parts of {whole!r} are of rank {len(flat)}, and no shorter than {shape}.")
+        result[whole] = product(tensor, flat).view(shape)
+    return result
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """``left @ right``, to the same bit on every machine, with any number of threads: rank after rank, in order.
+
+    A library's product of matrices may add up in another order elsewhere, so that copies of one sum drift apart.
+    """
+    left, right = left.detach(), right.detach()
+    result = left[:, :1] * right[:1]
+    part = torch.empty_like(result)
+    for rank in range(1, len(right)):
+        # Two operations: in one, a machine may leave out the rounding between them.
+        result += torch.mul(left[:, rank : rank + 1], right[rank], out=part)
     return result

@@ -44,12 +44,12 @@ class MutualLearning(Algorithm):
 
     def phases(self, round: Round) -> Sequence[Phase]:
         """Both models at once."""
-        return (Phase(train=("body", "head", Group(self.learned_beside)), loss=self.mutual_loss),)
+        return (Phase(train=("body", "head", self.beside), loss=self.mutual_loss),)
 
     @property
-    def learned_beside(self) -> tuple[str, ...]:
-        """The networks that learn beside the client's own model."""
-        return self.shared
+    def beside(self) -> Group:
+        """The networks that learn beside the client's own model, and their rule."""
+        return Group(self.shared)
 
     @abstractmethod
     def mutual_loss(self, net: Networks, batch: Batch, received: Received) -> Tensor:
