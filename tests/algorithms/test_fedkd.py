@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import potluck
 from potluck import Payload, Round, Task, draws
 from potluck.algorithms import State, Upload
+from potluck.algorithms.admission import aggregated
 from potluck.algorithms.fedkd import FedKD
 from potluck.algorithms.parts.updates import updates_in
 from potluck.contract import Received
@@ -101,6 +102,7 @@ TASK = Task((2, 3, 3), CLASSES, clients=4)
 METHOD = FedKD(small_model="mlp-32", energy_start=0.5, energy_end=0.5)
 MENTEE, UPDATE = 740, 122
 """How many numbers they are."""
+META = {"samples": 1}
 
 
 @cache
@@ -120,7 +122,7 @@ def upload(number: int, client: int) -> Upload:
         else:
             tensors[f"{name}:left"] = torch.randn(len(tensor), 1, generator=generator)
             tensors[f"{name}:right"] = torch.randn(1, tensor.shape[1], generator=generator)
-    return Upload(client, Payload(tensors, {"samples": 1}))
+    return Upload(client, Payload(tensors, META))
 
 
 def after(*cohorts: list[int]) -> State:
@@ -164,6 +166,14 @@ def test_a_client_whose_upload_was_lost_is_not_taken_to_have_what_it_was_sent() 
     assert list(updates_in(sent(state, 0).tensors)) == [1, 2]
     assert_same(mentee(METHOD.receive_again(sent(state, 0), first, TASK)), mentee(state))
     assert_same(mentee(METHOD.receive_again(sent(state, 0), second, TASK)), mentee(state))
+
+
+def test_who_sends_what_cannot_be_shortened_is_named() -> None:
+    """Its product is finite, and the length of a row of it is not."""
+    huge = Upload(1, Payload({n: torch.full_like(t, 1.8e19) for n, t in upload(1, 1).payload.tensors.items()}, META))
+    METHOD.check(huge, fresh(), TASK)
+    with pytest.raises(PayloadError, match="because of what client 1 sent"):
+        aggregated(METHOD, fresh(), [upload(1, 0), huge], Round(1, 9), TASK)
 
 
 def updates(state: State, changed: Mapping[str, Tensor] | None = None) -> Payload:

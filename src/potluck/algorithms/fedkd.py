@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from potluck.algorithms.parts.low_rank import shortened
+from potluck.algorithms.parts.low_rank import restored, shortened
 from potluck.algorithms.parts.mutual import MutualLearning, divergence
 from potluck.algorithms.parts.updates import newest, numbered, updated, updates_in, whole
 from potluck.algorithms.settings import setting
@@ -128,7 +128,7 @@ class FedKD(MutualLearning):
         if latest < had or not all(number in updates for number in missed):
             raise PayloadError(f"a mentee that has had {had} updates cannot have {latest} with those that arrived.")
         for number in missed:
-            mentee = updated(mentee, updates[number])
+            mentee = updated(mentee, whole(updates[number], mentee))
         return {**mentee, _UPDATES: torch.tensor(latest)}
 
     def upload(
@@ -157,7 +157,7 @@ class FedKD(MutualLearning):
         needed = {n: tensors for n, tensors in updates_in(state).items() if n > int(known[known >= 0].min())}
         kept = newest({**needed, latest + 1: update}, mentee)
         return {
-            **updated(mentee, update),
+            **updated(mentee, restored(update)),  # the very numbers that clients will add
             _UPDATES: torch.tensor(latest + 1),
             _KNOWN: known,
             **{name: tensor for n in sorted(kept) for name, tensor in numbered(kept[n], n).items()},

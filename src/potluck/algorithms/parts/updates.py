@@ -47,9 +47,8 @@ def whole(update: Mapping[str, Tensor], model: Mapping[str, Tensor]) -> dict[str
     return found
 
 
-def updated(model: Mapping[str, Tensor], update: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A model plus an update, to the same bit wherever both are the same."""
-    change = whole(update, model)
+def updated(model: Mapping[str, Tensor], change: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A model plus an update that is multiplied out."""
     return {name: tensor + change[name] for name, tensor in model.items()}
 
 
