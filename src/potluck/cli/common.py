@@ -40,8 +40,8 @@ def say_json(content: Any) -> None:
     typer.echo(json.dumps(content, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
 
 
-def say_error(error: Exception) -> None:
-    """Print what ended a command."""
+def say_error(error: Exception | str) -> None:
+    """Print what ended a command, or a warning."""
     # A line break in a name is none in the message.
     lines = error.args if isinstance(error, PotluckError) else [error]
     typer.echo("potluck: " + "\n".join(visible(str(line)) for line in lines), err=True)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from potluck.errors import PayloadError
-from potluck.metrics.server import ServerCounter, active_counter
 
 LEFT, RIGHT = ":left", ":right"
 
