@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ def assert_same_result(run: Path, whole: Path) -> None:
     assert tiny.rounds(run) == tiny.rounds(whole)
     assert _without_seconds(run) == _without_seconds(whole)
     mine, theirs = _newest_checkpoint(run), _newest_checkpoint(whole)
-    assert mine.pop("records") == {name: (run / name).stat().st_size for name in ("rounds.jsonl", "clients.jsonl")}
+    records = {name: (run / name).read_bytes() for name in ("rounds.jsonl", "clients.jsonl")}
+    assert mine.pop("records") == {name: [len(held), zlib.crc32(held)] for name, held in records.items()}
     assert theirs.pop("records")
     assert mine == theirs
     files = ["checkpoint/round-00008/server.safetensors"]
@@ -243,7 +245,7 @@ def test_changed_configuration(potluck: tiny.Command, run: Path, line: str, chan
     ("content", "said"),
     [
         (b"seed = ", "config.toml is not valid TOML: "),
-        (b"seed = '\xff'", "config.toml: "),
+        (b"seed = '\xff'", "config.toml is damaged: it is no UTF-8 text"),
         (b"sede = 0\nalgorithm = 'pfedes'", "unknown setting 'sede': did you mean 'seed'?"),
         (b"version = 2\nalgorithm = 'pfedes'", "version: 2 is not 1"),
     ],
@@ -286,7 +288,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "client truncated": (lambda run: _truncate(_newest_client_file(run)), "round-00005.safetensors is missing or dam"),
     "client missing": (lambda run: _newest_client_file(run).unlink(), "round-00005.safetensors is missing or damaged"),
     "manifest truncated": (lambda run: _truncate(run / MANIFEST), "its manifest is damaged"),
-    "records too short": (lambda run: _truncate(run / "rounds.jsonl"), "rounds.jsonl is missing or too short"),
+    "records too short": (lambda run: _truncate(run / "rounds.jsonl"), "rounds.jsonl is missing, too short or changed"),
 }
 
 
@@ -324,7 +326,7 @@ def test_two_damaged_checkpoints(potluck: tiny.Command, run: Path) -> None:
 def test_records_cut_short(potluck: tiny.Command, run: Path) -> None:
     for name in ("rounds.jsonl", "clients.jsonl"):
         (run / name).write_bytes(b"")
-    assert "rounds.jsonl is missing or too short" in _refused(potluck, run)
+    assert "rounds.jsonl is missing, too short or changed" in _refused(potluck, run)
 
 
 # ---- the disk is full ---------------------------------------------------------------------------------------------

@@ -44,6 +44,10 @@ class BusyRunError(RunError):
     """Another process is working in the run's folder."""
 
 
+class ChangedRunError(RunError):
+    """A run's folder was deleted, moved or changed by others while the run went on."""
+
+
 class TrainingError(PotluckError):
     """Training went wrong, for example a loss that is no longer finite."""
 

@@ -31,6 +31,7 @@ from potluck.errors import (
     DataError,
     InterruptedRunError,
     PotluckError,
+    RunError,
     TrainingError,
     nearest,
 )
@@ -205,11 +206,23 @@ class Federation:
         Without ``to_read`` this is for a run that stopped: :meth:`run` then goes on with it. A run goes on with the
         data, models and initial weights that it began with: ``RunError`` says which of them differ.
         """
-        found = self._record.restore(to_read=to_read)
+        found = self._record.restore(to_read=to_read, fits=self._refuse_server)
         if found.server is not None:
             self.server = found.server
         self.history = found.history
         return found.problems
+
+    def _refuse_server(self, server: State) -> None:
+        """Raise unless this is a state of the server of this federation, as far as can be seen without a round."""
+        for name, own in self.server.items():
+            there = server.get(name)
+            if there is None or there.dim() != own.dim() or there.is_floating_point() != own.is_floating_point():
+                raise RunError(f"the server's state in {self._record.path} is damaged: {name!r} does not fit.")
+        for number in {0, len(self._members) - 1}:
+            try:
+                self.algorithm.broadcast(server, number, self._next())
+            except (LookupError, RuntimeError, ValueError, TypeError) as error:
+                raise RunError(f"the server's state in {self._record.path} is damaged: {error}.") from error
 
     def stop(self) -> None:
         """Ask a running federation to stop at the next step; :meth:`run` then raises ``InterruptedRunError``."""

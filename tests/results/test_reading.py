@@ -127,7 +127,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a word for a number": (lambda r: replace(r / "rounds.jsonl", '"flops": 1000', '"flops": "x"'), "is damaged"),
     "made before the server counted": (
         lambda r: replace(r / "rounds.jsonl", ', "server_flops": 1200', ""),
-        "was made by an earlier version, which did not count the server's operations",
+        "was written by an earlier version, which did not count the server's operations",
     ),
     "rounds cut": (lambda r: cut(r / "rounds.jsonl", 500), "round 2 is in the second alone"),
     "clients cut": (lambda r: cut(r / "clients.jsonl", 500), "of round 2 the second has 0 clients, and config.toml 2"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from potluck.errors import RunError
 from potluck.run import checkpoint
 from potluck.run.checkpoint import Checkpoints
+from potluck.run.lines import Mark
 from potluck.run.states import ClientStates
 
 CONFIG: dict[str, Any] = {"seed": 0, "algorithm": {"name": "pfedes", "mu": 0.1}}
@@ -34,9 +36,12 @@ class Run:
         with (self.path / "rounds.jsonl").open("a") as file:
             file.write(f"{number}\n")
 
+    def marks(self) -> dict[str, Mark]:
+        content = (self.path / "rounds.jsonl").read_bytes()
+        return {"rounds.jsonl": Mark(len(content), zlib.crc32(content)), "clients.jsonl": Mark()}
+
     def save(self, number: int) -> None:
-        length = (self.path / "rounds.jsonl").stat().st_size
-        self.checkpoints.save(number, CONFIG, {"rounds.jsonl": length}, {"s": torch.tensor([float(number)])})
+        self.checkpoints.save(number, CONFIG, self.marks(), {"s": torch.tensor([float(number)])})
 
 
 @pytest.fixture
@@ -59,7 +64,10 @@ def newest(path: Path) -> int:
     round = found.checkpoint.round
     assert found.server["s"].item() == round
     assert found.checkpoint.config == CONFIG
-    assert found.checkpoint.records == {"rounds.jsonl": 2 * round}
+    assert {name: mark.length for name, mark in found.checkpoint.records.items()} == {
+        "rounds.jsonl": 2 * round,
+        "clients.jsonl": 0,
+    }
     run.states.restore(found.checkpoint.clients)
     states = [run.states.get(client) for client in (0, 1, 2)]
     assert [None if state is None else state["w"].tolist() for state in states] == [[round] * 3, [1.0] * 3, None]
@@ -114,7 +122,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "manifest a folder": lambda folder: _a_folder(folder / "manifest.json"),
     "manifest of another round": lambda folder: _fields(folder / "manifest.json", round=3),
     "manifest without clients": lambda folder: _fields(folder / "manifest.json", clients={}),
-    "manifest of a newer version, altered": lambda folder: _fields(folder / "manifest.json", version=2),
+    "manifest of a newer version, altered": lambda folder: _fields(folder / "manifest.json", version=3),
     "server missing": lambda folder: (folder / "server.safetensors").unlink(),
     "server empty": lambda folder: _edit(folder / "server.safetensors", lambda _: b""),
     "server truncated": lambda folder: _edit(folder / "server.safetensors", lambda content: content[:-1]),
@@ -178,8 +186,8 @@ def test_half_written_is_not_there(run: Run) -> None:
 
 
 def test_format_of_another_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "VERSION", 2)
-    with pytest.raises(RunError, match="was written in format 1, not 2"):
+    monkeypatch.setattr(checkpoint, "VERSION", 3)
+    with pytest.raises(RunError, match="was written in format 2, not 3"):
         Run(run.path).checkpoints.newest()
 
 

@@ -20,6 +20,7 @@ from potluck.run.files import (
     read_json,
     read_tensors,
     refuse_links,
+    size_of,
     write_bytes,
     write_json,
     write_tensors,
@@ -87,8 +88,9 @@ def test_tensors_come_back_bit_for_bit(tmp_path: Path) -> None:
         "none": torch.empty(0, 5),
         "channels last": torch.randn(2, 3, 4, 4).contiguous(memory_format=torch.channels_last),
     }
-    crc = write_tensors(path, written)
+    crc, size = write_tensors(path, written)
     assert crc == checksum(path) == zlib.crc32(path.read_bytes())
+    assert size == size_of(path) == len(path.read_bytes())
     read = read_tensors(path)
     assert read.keys() == written.keys()
     for name, tensor in written.items():

@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import tomllib
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 
 import potluck
 from potluck.errors import RunError
-from potluck.run.folder import RECORDS, RunFolder
+from potluck.run.folder import RunFolder
+from potluck.run.lines import RECORDS
+from run.made import client_record, round_record
 
 CONFIG: dict[str, Any] = {"version": 1, "seed": 0, "algorithm": {"name": "pfedes", "mu": 0.1}}
 
@@ -27,7 +30,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def test_made_with_all_that_belongs_in_it(folder: RunFolder) -> None:
-    assert sorted(path.name for path in folder.path.iterdir()) == ["config.toml", "environment.json"]
+    assert sorted(path.name for path in folder.path.iterdir()) == [".lock", "config.toml", "environment.json"]
     assert [path.name for path in folder.path.parent.iterdir()] == ["run"]
     assert tomllib.loads((folder.path / "config.toml").read_text()) == CONFIG
     assert RunFolder.open(folder.path).config() == CONFIG
@@ -92,6 +95,7 @@ def test_lock(folder: RunFolder) -> None:
         return process.stdout.readline().rstrip()
 
     with process:
+        folder.close()
         assert not folder.is_busy()
         folder.lock()
         folder.lock()  # one's own is no obstacle
@@ -110,16 +114,20 @@ def test_lock(folder: RunFolder) -> None:
 
 
 def test_lock_of_one_that_cannot_be_written(folder: RunFolder) -> None:
+    folder.close()
+    (folder.path / ".lock").unlink()
     (folder.path / ".lock").mkdir()
-    with pytest.raises(RunError, match=r"cannot write in .*run: Is a directory"):
-        folder.lock()
+    with pytest.raises(RunError, match=r"run/\.lock is a folder, and has to be a regular file"):
+        RunFolder.open(folder.path).lock()
 
 
-def test_lock_clears_what_was_half_written(folder: RunFolder) -> None:
+def test_what_was_half_written_is_cleared(folder: RunFolder) -> None:
     (folder.path / ".summary.json.99.part").write_text("{")
     (folder.path / "checkpoint/round-00001").mkdir(parents=True)
     (folder.path / "checkpoint/round-00001/.manifest.json.99.part").write_text("{")
-    folder.lock()
+    (folder.path / ".mine.part").touch()
+    folder.tidy()
+    (folder.path / ".mine.part").unlink()
     assert not list(folder.path.rglob("*.part"))
 
 
@@ -133,28 +141,29 @@ def lines(folder: RunFolder, name: str = "rounds.jsonl") -> list[int]:
 def test_records_are_there_at_once(folder: RunFolder) -> None:
     assert lines(folder) == []
     for number in (1, 2):
-        folder.append("rounds.jsonl", {"round": number, "text": "grün\n"})
+        folder.append("rounds.jsonl", {**round_record(number), "text": "grün\n"})
         assert lines(folder) == list(range(1, number + 1))
-    folder.append("clients.jsonl", {"round": 1, "client": 0}, {"round": 1, "client": 1})
+    folder.append("clients.jsonl", client_record(1), client_record(1, 1))
     assert lines(folder, "clients.jsonl") == [1, 1]
-    assert folder.lengths() == {name: (folder.path / name).stat().st_size for name in RECORDS}
+    held = {name: (folder.path / name).read_bytes() for name in RECORDS}
+    assert folder.marks() == {name: (len(content), zlib.crc32(content)) for name, content in held.items()}
 
 
 def test_records_are_cut_back(folder: RunFolder) -> None:
     for number in range(1, 4):
-        folder.append("rounds.jsonl", {"round": number})
-        folder.append("clients.jsonl", {"round": number, "client": 0})
+        folder.append("rounds.jsonl", round_record(number))
+        folder.append("clients.jsonl", client_record(number))
         if number == 2:
-            lengths = folder.lengths()
+            marks = folder.marks()
     folder.close()
     with (folder.path / "rounds.jsonl").open("a") as file:
         file.write('{"round": 4, "coh')
     assert lines(folder) == [1, 2, 3]  # a line that is being written does not count
     again = RunFolder.open(folder.path)
-    again.cut(lengths)
+    again.cut(marks)
     assert lines(folder) == lines(folder, "clients.jsonl") == [1, 2]
-    assert again.lengths() == lengths
-    again.append("rounds.jsonl", {"round": 3})
+    assert again.marks() == marks
+    again.append("rounds.jsonl", round_record(3))
     assert lines(folder) == [1, 2, 3]
     again.cut({})
     assert lines(folder) == lines(folder, "clients.jsonl") == []
@@ -162,39 +171,44 @@ def test_records_are_cut_back(folder: RunFolder) -> None:
 
 @pytest.mark.parametrize("line", [b"{", b"7", b"{}", b"[]", b"\xff", b""])
 def test_records_that_are_damaged(folder: RunFolder, line: bytes) -> None:
-    (folder.path / "rounds.jsonl").write_bytes(b'{"round": 1}\n' + line + b"\n")
+    (folder.path / "rounds.jsonl").write_bytes(json.dumps(round_record(1)).encode() + b"\n" + line + b"\n")
     with pytest.raises(RunError, match=r"line 2 of .*rounds\.jsonl is damaged"):
         lines(folder)
 
 
 def test_records_that_cannot_be_written_are_not_half_written(folder: RunFolder) -> None:
-    folder.append("rounds.jsonl", {"round": 1})
+    folder.append("rounds.jsonl", round_record(1))
+    written = (folder.path / "rounds.jsonl").read_bytes()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (30, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(written) + 30, before[1]))
     try:
         with pytest.raises(RunError, match=r"cannot write .*rounds\.jsonl: File too large"):
-            folder.append("rounds.jsonl", {"round": 2}, {"round": 3})
-        assert (folder.path / "rounds.jsonl").read_bytes() == b'{"round": 1}\n'
-        assert folder.lengths()["rounds.jsonl"] == 13
-        folder.append("rounds.jsonl", {"round": 2})
+            folder.append("rounds.jsonl", round_record(2), round_record(3))
+        assert (folder.path / "rounds.jsonl").read_bytes() == written
+        assert folder.marks()["rounds.jsonl"] == (len(written), zlib.crc32(written))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    folder.append("rounds.jsonl", round_record(2))
     folder.close()
     assert lines(folder) == [1, 2]
 
 
 def test_records_in_a_folder(folder: RunFolder) -> None:
     (folder.path / "rounds.jsonl").mkdir()
-    for write in (lambda: folder.append("rounds.jsonl", {"round": 1}), lambda: folder.cut({}), folder.lengths):
-        with pytest.raises(RunError, match=r"cannot write .*rounds\.jsonl: Is a directory"):
-            write()
-    with pytest.raises(RunError, match=r"rounds\.jsonl is a folder, and has to be a regular file"):
-        lines(folder)
+    said = r"rounds\.jsonl is a folder, and has to be a regular file"
+    for do in (
+        lambda: folder.append("rounds.jsonl", round_record(1)),
+        lambda: folder.cut({}),
+        folder.marks,
+        lambda: lines(folder),
+    ):
+        with pytest.raises(RunError, match=said):
+            do()
 
 
 def test_record_with_nan_is_refused_whole(folder: RunFolder) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        folder.append("rounds.jsonl", {"round": 1}, {"round": 2, "loss": float("nan")})
+        folder.append("rounds.jsonl", round_record(1), {**round_record(2), "loss": float("nan")})
     assert lines(folder) == []
 
 

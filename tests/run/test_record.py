@@ -11,6 +11,7 @@ import torch
 from potluck.errors import RunError
 from potluck.run.folder import RunFolder
 from potluck.run.record import RunRecord, read_history
+from run.made import client_record, round_record
 
 CONFIG: dict[str, Any] = {"version": 1, "seed": 0, "betas": [0.9, 0.99], "algorithm": {"name": "pfedes", "mu": 0.1}}
 
@@ -18,8 +19,7 @@ CONFIG: dict[str, Any] = {"version": 1, "seed": 0, "betas": [0.9, 0.99], "algori
 def play(record: RunRecord, round: int) -> None:
     """One round with one client."""
     record.states.stage(0, round, {"w": torch.tensor([float(round)])})
-    accuracy = {"accuracy": 0.1 * round}
-    record.commit_round({"round": round, "all": accuracy}, [{"round": round, "client": 0, **accuracy}])
+    record.commit_round(round_record(round, 0.1 * round), [client_record(round, 0, 0.1 * round)])
 
 
 def server(round: int) -> dict[str, torch.Tensor]:

@@ -114,7 +114,7 @@ def test_a_state_that_cannot_be_written_is_an_error_and_no_version(tmp_path: Pat
     states = ClientStates(tmp_path)
     train(states, 1, *range(6))
     (tmp_path / "3").write_text("in the way")
-    with pytest.raises(RunError, match="cannot write"):
+    with pytest.raises(RunError, match="3 is a file, and has to be a folder: remove it"):
         states.flush()
     (tmp_path / "3").unlink()
     assert list(states.flush()) == list(range(6))

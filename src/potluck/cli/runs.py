@@ -12,7 +12,7 @@ import typer
 from potluck.cli.common import Json, console_for, say, say_json
 from potluck.cli.options import METHODS, run_options, settings_of
 from potluck.cli.stopping import stopping
-from potluck.errors import PotluckError
+from potluck.errors import ChangedRunError, PotluckError
 from potluck.messages import command, visible
 
 if TYPE_CHECKING:
@@ -144,7 +144,8 @@ def _go(config: RunConfig, federation: Federation, path: Path, as_json: bool, wa
         say(console, f"{str(stopped).capitalize() or 'Stopped at once.'} Go on with it: {command('resume', path)}")
         raise typer.Exit(130) from stopped
     except PotluckError as error:
-        kept = f" The rounds before are kept: {command('show', path)}" if federation.rounds else ""
+        gone = isinstance(error, ChangedRunError)
+        kept = f" The rounds before are kept: {command('show', path)}" if federation.rounds and not gone else ""
         raise type(error)(f"{error}{kept}") from error
     summary = federation.summary
     if as_json:

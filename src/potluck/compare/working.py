@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 from potluck.compare.places import Place
-from potluck.errors import BusyRunError, InterruptedRunError, PotluckError, RunError
+from potluck.errors import BusyRunError, ChangedRunError, InterruptedRunError, PotluckError, RunError
 from potluck.experiment import make_federation
 from potluck.federation import Federation
 from potluck.run.folder import RunFolder
@@ -76,6 +76,8 @@ def run_place(place: Place, tell: Tell, stop: Stop) -> Outcome:
         return Outcome("busy")
     except (InterruptedRunError, KeyboardInterrupt):
         return Outcome("stopped")
+    except ChangedRunError as error:
+        return Outcome("failed", str(error))
     except RunError as error:
         # Somebody else has begun, or ended, this run since we looked.
         changed = place.begun and (not begun or place.finished)

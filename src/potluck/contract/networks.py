@@ -32,8 +32,10 @@ def named_tensors(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
         yield f"{name}.{path}", buffer
 
 
-def check_fit(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-    """Refuse values for weights that networks do not have, or have in another shape."""
+def check_fit(state: Mapping[str, Tensor], own: Mapping[str, Tensor], *, whole: bool = False) -> None:
+    """Refuse values for weights that networks do not have, or have in another shape; ``whole``, if any is missing."""
+    if whole and (missing := sorted(own.keys() - state.keys())):
+        raise ModelError(f"{missing[0]!r} is missing from what a client's networks hold.")
     for path, values in state.items():
         if path not in own or values.shape != own[path].shape:
             shape = f"shape {tuple(own[path].shape)} there" if path in own else "no such weight there"
@@ -165,9 +167,12 @@ class Networks:
         held = self.state(*names)
         return {path: tensor for path, tensor in held.items() if path in lasting and tensor.is_floating_point()}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Copy the values of ``state`` (``name.path``) into the networks; what it does not name stays as it is."""
+    def load(self, state: Mapping[str, Tensor], *, whole: bool = False) -> None:
+        """Copy the values of ``state`` (``name.path``) into the networks.
+
+        What it does not name stays as it is; with ``whole`` it has to name everything.
+        """
         own = {path: tensor for name, module in self.modules.items() for path, tensor in named_tensors(name, module)}
-        check_fit(state, own)
+        check_fit(state, own, whole=whole)
         for path, values in state.items():
             own[path].detach().copy_(values)

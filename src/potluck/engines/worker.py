@@ -91,7 +91,7 @@ class Worker:
         architecture = job.client.architecture
         net = self.workshop.networks(architecture)
         held = job.held()
-        net.load(self.workshop.initial(architecture) if held is None else weights_in(held))
+        net.load(self.workshop.initial(architecture) if held is None else weights_in(held), whole=True)
         return net
 
     def _receive(self, job: Job) -> Received:

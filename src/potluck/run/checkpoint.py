@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from potluck.algorithms.uploads import State
-from potluck.errors import RunError
-from potluck.run.files import checksum, read_tensors, write_json, write_tensors
+from potluck.errors import ChangedRunError, RunError
+from potluck.run.files import (
+    checksum,
+    checksum_to,
+    make_folder,
+    read_json,
+    read_tensors,
+    reason,
+    refuse_links,
+    size_of,
+    write_json,
+    write_tensors,
+)
+from potluck.run.lines import RECORDS, Mark
 from potluck.run.states import ClientStates, Version
 
-VERSION = 1
+VERSION = 2
 _KEPT = 2
 """Checkpoints kept: the newest, and the one before in case the newest is damaged."""
 _NAME = re.compile("round-[0-9]{5,}")
+_MOST = 1 << 28
+"""Bytes that a manifest may have."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +45,7 @@ class Checkpoint:
     Attributes:
         round: Rounds that were over.
         config: The whole configuration, so that a changed one is noticed.
-        records: Length in bytes of each file of records.
+        records: Length in bytes of each file of records, and the checksum of so much of it.
         clients: The version of the state of each client that ever trained.
         server: Checksum of the server's state.
         version: Version of this format.
@@ -37,7 +53,7 @@ class Checkpoint:
 
     round: int
     config: dict[str, Any]
-    records: dict[str, int]
+    records: dict[str, Mark]
     clients: dict[int, Version]
     server: int
     version: int = VERSION
@@ -58,17 +74,40 @@ class Checkpoints:
     def __init__(self, folder: Path, states: ClientStates) -> None:
         self._folder = folder
         self._states = states
+        self._sizes: dict[Path, int | None] = {}
 
-    def save(self, round: int, config: dict[str, Any], records: dict[str, int], server: State) -> None:
+    def save(self, round: int, config: dict[str, Any], records: Mapping[str, Mark], server: State) -> None:
         """Write a checkpoint; only when it is whole does anything older go."""
         folder = self._path(round)
         clients = self._states.flush()
-        server_checksum = write_tensors(folder / "server.safetensors", server)
-        checkpoint = Checkpoint(round, config, records, clients, server_checksum)
+        make_folder(self._folder)
+        make_folder(folder)
+        server_checksum, _ = write_tensors(folder / "server.safetensors", server)
+        checkpoint = Checkpoint(round, config, dict(records), clients, server_checksum)
         content = {**asdict(checkpoint), "clients": {str(client): version for client, version in clients.items()}}
         # The manifest is written last: a checkpoint without one does not exist.
         write_json(folder / "manifest.json", {"crc32": _fingerprint(content), "checkpoint": content})
+        self._sizes = {path: size_of(path) for path in (folder / "server.safetensors", folder / "manifest.json")}
         self._prune(checkpoint)
+
+    def check(self) -> None:
+        """Raise ``ChangedRunError`` unless the files of the newest checkpoint are there, as long as they were."""
+        for path, size in self._sizes.items():
+            if size_of(path) != size:
+                raise ChangedRunError(
+                    f"{path} was deleted or changed while the run was going on: put it back as it was, or start a new "
+                    "run."
+                )
+        self._states.check()
+
+    def tidy(self, found: Found | None) -> None:
+        """Remove what no checkpoint needs, such as the half of one whose writer was killed; ``found`` is the newest."""
+        if found is not None:
+            self._prune(found.checkpoint)
+            return
+        for number in self._numbers():
+            self._remove(number)
+        self._states.prune([])
 
     def _prune(self, newest: Checkpoint) -> None:
         kept = {newest.round: newest}
@@ -81,16 +120,23 @@ class Checkpoints:
         self._states.prune(checkpoint.clients for checkpoint in kept.values())
 
     def _remove(self, number: int) -> None:
+        path = self._path(number)
         try:
+            if not stat.S_ISDIR(path.lstat().st_mode):
+                raise RunError(f"{path} is no folder: remove it.")
             # The manifest goes first: without it the rest, should it stay, is no checkpoint.
-            (self._path(number) / "manifest.json").unlink(missing_ok=True)
-            shutil.rmtree(self._path(number))
+            manifest = path / "manifest.json"
+            if size_of(manifest) is not None:
+                manifest.unlink()
+            shutil.rmtree(path)
         except OSError as error:
-            raise RunError(f"cannot remove {self._path(number)}: {error.strerror or error}.") from error
+            raise RunError(f"cannot remove {path}: {reason(error)}.") from error
 
     def newest(self) -> Found | None:
         """The newest checkpoint that is whole; ``None`` if the run was stopped before its first."""
         problems: list[str] = []
+        self._states.refuse_links()
+        refuse_links(self._folder)
         for number in self._numbers():
             if not (self._path(number) / "manifest.json").exists():
                 continue  # its writer was stopped half-way
@@ -110,10 +156,10 @@ class Checkpoints:
         for path, expected in self._files(checkpoint):
             if checksum(path) != expected:
                 return f"{path} is missing or damaged"
-        for name, length in checkpoint.records.items():
+        for name, mark in checkpoint.records.items():
             path = self._folder.parent / name
-            if not path.is_file() or path.stat().st_size < length:
-                return f"{path} is missing or too short"
+            if (mark.length or os.path.lexists(path)) and checksum_to(path, mark.length) != mark.crc:
+                return f"{path} is missing, too short or changed"
         return None
 
     def _files(self, checkpoint: Checkpoint) -> Iterator[tuple[Path, int]]:
@@ -123,21 +169,23 @@ class Checkpoints:
 
     def _read(self, number: int) -> Checkpoint | None:
         try:
-            envelope = json.loads((self._path(number) / "manifest.json").read_text())
+            envelope = read_json(self._path(number) / "manifest.json", _MOST)
             content = envelope["checkpoint"]
             if _fingerprint(content) != envelope["crc32"]:
                 return None
-            if content["version"] != VERSION:
-                raise RunError(f"{self._folder} was written in format {content['version']}, not {VERSION}.")
-            content["clients"] = {int(client): tuple(version) for client, version in content["clients"].items()}
-            return Checkpoint(**content)
-        except (OSError, ValueError, KeyError, TypeError):
+            if content["version"] == VERSION:
+                return _checked(content, number)
+            version = content["version"]
+        except (RunError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
+        if type(version) is not int:
+            return None
+        raise RunError(f"{self._folder} was written in format {version}, not {VERSION}.")
 
     def _numbers(self) -> list[int]:
         """The rounds that have a checkpoint folder, newest first."""
         numbers = [int(path.name[6:]) for path in self._folder.glob("round-*") if _NAME.fullmatch(path.name)]
-        return sorted(numbers, reverse=True)
+        return sorted((number for number in set(numbers) if os.path.lexists(self._path(number))), reverse=True)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"round-{number:05d}"
@@ -145,3 +193,34 @@ class Checkpoints:
 
 def _fingerprint(content: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(content, sort_keys=True).encode())
+
+
+def _checked(content: dict[str, Any], number: int) -> Checkpoint:
+    """A checkpoint of what a manifest says; an error if that is of the wrong types or of another round."""
+    config, records, clients = content["config"], content["records"], content["clients"]
+    if (
+        content["round"] != number
+        or records.keys() != set(RECORDS)
+        or not (isinstance(config, dict) and _plain(config))
+    ):
+        raise ValueError
+    versions = {int(client): _pair(version) for client, version in clients.items()}
+    if any(str(client) not in clients or not 0 <= made <= number for client, (made, _) in versions.items()):
+        raise ValueError
+    server = content["server"]
+    if type(server) is not int:
+        raise TypeError
+    return Checkpoint(number, config, {name: Mark(*_pair(mark)) for name, mark in records.items()}, versions, server)
+
+
+def _plain(value: Any, depth: int = 4) -> bool:
+    """Whether this is nested no more deeply than settings are."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return depth > 0 and all(_plain(each, depth - 1) for each in inner)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    first, second = value
+    if type(first) is not int or type(second) is not int or min(first, second) < 0:
+        raise TypeError
+    return first, second

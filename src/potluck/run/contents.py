@@ -28,6 +28,11 @@ def check_round(record: Any, where: str) -> dict[str, Any]:
         _scores(record["participants"], "participants")
         if record["all"] is not None:
             _scores(record["all"], "all")
+        if "flops" in record and "server_flops" not in record:
+            raise RunError(
+                f"{where} was written by an earlier version, which did not count the server's operations (it has no "
+                "server_flops): run it again in a new folder."
+            )
         for name in COSTS:
             _whole(record, name, _MOST)
         if _number(record["seconds"], "seconds") < 0:

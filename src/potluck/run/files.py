@@ -104,34 +104,65 @@ def _refuse_others(path: Path, mode: int) -> None:
         raise RunError(f"{path} is {_kind(mode)}, and has to be a regular file: put the file back.")
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder inside one that exists; ``RunError`` if there is anything but a real folder."""
+    try:
+        path.mkdir(exist_ok=True)
+        mode = path.lstat().st_mode
+    except FileExistsError:
+        mode = path.lstat().st_mode
+    except OSError as error:
+        raise RunError(f"cannot make the folder {path}: {reason(error)}.") from error
+    if not stat.S_ISDIR(mode):
+        raise RunError(f"{path} is {_kind(mode)}, and has to be a folder: remove it.")
+
+
 def refuse_links(folder: Path) -> None:
-    """Raise if ``folder``, or anything below it, is neither a real folder nor a regular file."""
+    """Raise if ``folder`` is there and is no real folder, or if it holds more than real folders and regular files."""
     for path, mode in walk(folder):
+        if path == folder and not stat.S_ISDIR(mode):
+            raise RunError(f"{path} is {_kind(mode)}, and has to be a folder: remove it.")
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise RunError(f"{path} is {_kind(mode)}: only files and folders may be there. Remove it.")
 
 
 def walk(folder: Path) -> Iterator[tuple[Path, int]]:
     """A folder and all below it, each with its mode; links are named and not followed. Nothing if it is missing."""
-    try:
-        mode = folder.lstat().st_mode
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise RunError(f"cannot look into {folder}: {reason(error)}.") from error
-    yield folder, mode
-    if stat.S_ISDIR(mode):
+    left = [folder]  # and no recursion: folders can be nested more deeply than calls
+    while left:
+        path = left.pop()
         try:
-            names = sorted(os.listdir(folder))  # noqa: PTH208 (all of them before any is looked at)
+            mode = path.lstat().st_mode
+            names = os.listdir(path) if stat.S_ISDIR(mode) else []  # noqa: PTH208 (names alone, and all at once)
+        except FileNotFoundError:
+            continue
         except OSError as error:
-            raise RunError(f"cannot look into {folder}: {reason(error)}.") from error
-        for name in names:
-            yield from walk(folder / name)
+            raise RunError(f"cannot look into {path}: {reason(error)}.") from error
+        yield path, mode
+        left += [path / name for name in sorted(names, reverse=True)]
+
+
+def is_there(file: FileIO, path: Path) -> bool:
+    """Whether an open file is still the one at this path."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
+    except OSError:
+        return False
+
+
+def size_of(path: Path) -> int | None:
+    """The size of a regular file; ``None`` if there is none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def _kind(mode: int) -> str:
     kinds = {
         stat.S_IFLNK: "a link",
+        stat.S_IFREG: "a file",
         stat.S_IFDIR: "a folder",
         stat.S_IFIFO: "a pipe",
         stat.S_IFSOCK: "a socket",
@@ -180,19 +211,23 @@ def write_json(path: Path, content: Any) -> None:
     write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor]) -> int:
-    """Write tensors as safetensors; the checksum of the file."""
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> tuple[int, int]:
+    """Write tensors as safetensors; the checksum of the file, and its size."""
     data = safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()}, {"format": FORMAT})
     # Not durable: weights are large and many, and a checkpoint knows their checksums.
     write_bytes(path, data, durable=False)
-    return zlib.crc32(data)
+    return zlib.crc32(data), len(data)
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read tensors written by :func:`write_tensors`."""
+def read_tensors(path: Path, crc: int | None = None) -> dict[str, Tensor]:
+    """Read tensors written by :func:`write_tensors`; ``RunError`` if they have not the checksum ``crc``."""
+    data = read_bytes(path)
+    if crc is not None and zlib.crc32(data) != crc:
+        raise RunError(f"{path} is damaged: it is not as it was written.")
     try:
-        return safetensors.torch.load(read_bytes(path))
-    except SafetensorError as error:
+        return safetensors.torch.load(data)
+    # What a header says can also be of no type or shape that PyTorch has.
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise RunError(f"{path} is damaged: {error}.") from error
 
 

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
+import re
 import shutil
+import stat
 import sys
-import tempfile
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from io import BufferedReader, FileIO
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 
 from potluck import __version__
-from potluck.errors import BusyRunError, RunError
+from potluck.errors import ChangedRunError, RunError
 from potluck.messages import command
-from potluck.run.files import open_regular, parse_json, read_json, read_text, write_bytes, write_json
+from potluck.run.draft import new_draft, remove_stale_drafts
+from potluck.run.files import read_bytes, read_json, read_text, reason, refuse_links, walk, write_bytes, write_json
 from potluck.run.inputs import NAME as INPUTS
+from potluck.run.lines import Lines, Mark, read_lines
+from potluck.run.lock import Lock
 from potluck.run.toml import to_toml
 
-RECORDS = ("rounds.jsonl", "clients.jsonl")
-
+_FIXED = ("config.toml", "environment.json", INPUTS)
+"""What a run's folder begins with, and nothing changes."""
+_FOLDERS = ("checkpoint", "clients")
+_PART = re.compile(r"\..+\.\d+\.part")
 _MOST = 1 << 28
 """Bytes that a file of settings may have."""
+
 _EXACT = ("torch", "cpu_threads", "gpu")
 """What must be the same for two parts of a run to be one, bit for bit."""
 
@@ -38,23 +43,21 @@ class RunFolder:
     Use :meth:`create` for a new run and :meth:`open` for one that exists.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lock: Lock | None = None) -> None:
         self.path = path
-        self._open: dict[str, FileIO] = {}
-        self._lock: IO[bytes] | None = None
+        self._lock = lock or Lock(path)
+        self._lines = Lines(path)
+        self._as_found: dict[str, object] = {}
 
     @classmethod
     def create(cls, path: Path, config: dict[str, Any], inputs: dict[str, Any] | None = None) -> RunFolder:
-        """Make the folder, with its configuration in it, at once: it is there with all of it or not at all."""
+        """Make the folder, with its configuration in it, at once: it is there with all of it or not at all.
+
+        No other process can run in it from the beginning.
+        """
         refuse_existing(path)
-        parent = path.parent
-        try:
-            parent.mkdir(parents=True, exist_ok=True)
-            draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=parent))
-            draft.chmod(0o777 & ~_umask())
-        except OSError as error:
-            reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror or error
-            raise RunError(f"cannot make a run folder in {parent}: {reason}. Give another --out.") from error
+        lock = new_draft(path)
+        draft = lock.folder
         try:
             write_bytes(draft / "config.toml", to_toml(config).encode())
             write_json(draft / "environment.json", environment())
@@ -62,9 +65,13 @@ class RunFolder:
                 write_json(draft / INPUTS, inputs)
             draft.rename(path)
         except (OSError, RunError) as error:
+            lock.close()
             shutil.rmtree(draft, ignore_errors=True)
             raise RunError(f"cannot make the run folder {path}: {error}") from error
-        return cls(path)
+        lock.folder = path
+        made = cls(path, lock)
+        made.lock()
+        return made
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -104,18 +111,20 @@ class RunFolder:
 
     def unfinish(self) -> None:
         """The run goes on: it has no summary yet."""
-        (self.path / "summary.json").unlink(missing_ok=True)
+        try:
+            (self.path / "summary.json").unlink(missing_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot remove {self.path / 'summary.json'}: {reason(error)}.") from error
 
     def moved(self) -> list[str]:
         """How this machine differs from the one the run began on, as far as it can show in the last digits."""
         try:
-            before = json.loads((self.path / "environment.json").read_text())
-        except (OSError, ValueError):
+            before = read_json(self.path / "environment.json", _MOST)
+            then = {name: _short(before[name]) for name in _EXACT}
+        except (RunError, KeyError, TypeError):
             return ["environment.json is missing or damaged: whether this is the same machine is not known."]
-        now = environment()
-        changes = [
-            f"{name} was {before.get(name)}, now {now[name]}" for name in _EXACT if before.get(name) != now[name]
-        ]
+        now = {name: _short(value) for name, value in environment().items()}
+        changes = [f"{name} was {then[name]}, now {now[name]}" for name in _EXACT if then[name] != now[name]]
         return [f"Not the machine it began on ({', '.join(changes)}): the last digits may differ."] if changes else []
 
     def finish(self, summary: dict[str, Any]) -> None:
@@ -126,35 +135,71 @@ class RunFolder:
 
     def lock(self) -> None:
         """Keep other processes from running in this folder; given back when this one ends, however it ends."""
-        if self._lock is not None:
+        if self._lock.held:
+            self._remember()
             return
-        try:
-            import fcntl
-        except ImportError:  # pragma: no cover (Windows has no such lock)
-            return
-        try:
-            lock = (self.path / ".lock").open("wb")
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._lock = lock
-            for path in (*self.path.glob(".*.part"), *self.path.glob("checkpoint/*/.*.part")):
-                path.unlink()  # what a killed process was writing
-        except BlockingIOError as error:
-            raise BusyRunError(f"{self.path} is being run by another process: wait for it, or stop it.") from error
-        except OSError as error:
-            raise RunError(f"cannot write in {self.path}: {error.strerror or error}.") from error
+        if self._as_found:  # it was closed, and is gone on with
+            self.check()
+        self._lock.take()
+        self._remember()
+        for name in _FOLDERS:
+            refuse_links(self.path / name)
 
     def is_busy(self) -> bool:
         """Whether a process is running in this folder, as far as can be seen from here."""
-        try:
-            import fcntl
+        return self._lock.is_busy()
 
-            with (self.path / ".lock").open("rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except (ImportError, OSError):  # there is no lock, or none that can be asked for
-            return False
-        return False
+    def check(self, *, whole: bool = False) -> None:
+        """Raise ``ChangedRunError`` unless everything in the folder is as this process found or wrote it.
+
+        Args:
+            whole: Read all records again. Otherwise it is seen that they are the same files, of the right length.
+        """
+        changed = self._changed() or self._lines.changed(whole=whole)
+        if changed:
+            raise ChangedRunError(
+                f"{changed} while the run was going on, and nothing more is written. Put it back as it was and go on "
+                f"from the last checkpoint ({command('resume', self.path)}; restore() in Python), or start a new run."
+            )
+
+    def tidy(self) -> None:
+        """Remove what killed processes left: files they were writing, and drafts of this folder beside it."""
+        remove_stale_drafts(self.path)
+        try:
+            for path in self.path.iterdir():
+                if _PART.fullmatch(path.name) and stat.S_ISREG(path.lstat().st_mode):
+                    path.unlink()
+            for path, mode in walk(self.path / "checkpoint"):
+                if _PART.fullmatch(path.name) and stat.S_ISREG(mode):
+                    path.unlink()
+        except OSError as error:
+            raise RunError(f"cannot tidy up {self.path}: {reason(error)}.") from error
+
+    def _remember(self) -> None:
+        """Keep in mind what is in the folder, to see whether it stays."""
+        if not self._as_found:
+            self._as_found = self._fixed()
+
+    def _fixed(self) -> dict[str, object]:
+        found: dict[str, object] = {"": _identity(self.path)}
+        for name in _FIXED:
+            path = self.path / name
+            try:
+                found[name] = sha256(read_bytes(path, _MOST)).digest() if os.path.lexists(path) else None
+            except RunError:
+                found[name] = "unreadable"
+        return found
+
+    def _changed(self) -> str | None:
+        now = self._fixed()
+        if now[""] is None:
+            return f"{self.path} was deleted or moved"
+        if now[""] != self._as_found[""]:
+            return f"{self.path} was replaced by another folder"
+        for name in _FIXED:
+            if now[name] != self._as_found[name]:
+                return f"{self.path / name} was {'deleted' if now[name] is None else 'changed'}"
+        return f"{self._lock.path} was deleted or replaced" if self._lock.lost else None
 
     @property
     def going_on(self) -> str:
@@ -163,85 +208,46 @@ class RunFolder:
 
     def close(self) -> None:
         """Close every open file."""
-        for file in (*self._open.values(), *([self._lock] if self._lock else [])):
-            file.close()
-        self._open.clear()
-        self._lock = None
+        self._lines.close()
+        self._lock.close()
 
     # ---- records --------------------------------------------------------------------------------------------------
 
     def append(self, name: str, *records: dict[str, Any]) -> None:
         """Add lines to a file of records, all of them or none, and hand them to the system at once."""
-        left = b"".join(json.dumps(record, allow_nan=False).encode() + b"\n" for record in records)
-        with self._writing(name) as file:
-            length = file.tell()
-            try:
-                while left:
-                    left = left[file.write(left) :]
-            except OSError:
-                file.truncate(length)
-                file.seek(length)
-                raise
+        self._lines.append(name, *records)
 
-    def lengths(self) -> dict[str, int]:
-        """The length of each file of records, in bytes, all of which are safe on the disk."""
-        lengths = {}
-        for name in RECORDS:
-            with self._writing(name) as file:
-                os.fsync(file.fileno())
-                lengths[name] = file.tell()
-        return lengths
+    def marks(self) -> dict[str, Mark]:
+        """How far each file of records goes, all of which is safe on the disk."""
+        return self._lines.marks()
 
-    def cut(self, lengths: dict[str, int]) -> None:
-        """Cut the files of records back to these lengths."""
-        for name in RECORDS:
-            with self._writing(name) as file:
-                file.truncate(lengths.get(name, 0))
-                file.seek(0, os.SEEK_END)
+    def cut(self, marks: Mapping[str, Mark]) -> None:
+        """Cut the files of records back to where they were."""
+        self._lines.cut(marks)
 
-    def records(self, name: str) -> Iterator[dict[str, Any]]:
-        """The records of a file; a last line that is still being written does not count."""
-        path = self.path / name
-        if not os.path.lexists(path):
-            return
-        try:
-            with BufferedReader(open_regular(path)) as file:
-                for number, line in enumerate(file, 1):
-                    if not line.endswith(b"\n"):
-                        return
-                    record = _record(line, f"line {number} of {path}")
-                    if name == "rounds.jsonl" and "flops" in record and "server_flops" not in record:
-                        raise RunError(
-                            f"{self.path} was made by an earlier version, which did not count the server's operations "
-                            f"(no server_flops in line {number} of rounds.jsonl): run it again in a new folder."
-                        )
-                    yield record
-        except OSError as error:
-            raise RunError(f"cannot read {path}: {error.strerror or error}.") from error
+    def records(self, name: str, upto: int | None = None) -> Iterator[dict[str, Any]]:
+        """The records of a file, each checked; a last line that is still being written does not count.
 
-    @contextmanager
-    def _writing(self, name: str) -> Iterator[FileIO]:
-        try:
-            if name not in self._open:
-                # Without a buffer: what could not be written is not tried again when the file is closed.
-                self._open[name] = (self.path / name).open("ab", buffering=0)
-            yield self._open[name]
-        except OSError as error:
-            raise RunError(f"cannot write {self.path / name}: {error.strerror or error}.") from error
+        Args:
+            name: The file.
+            upto: How many bytes of it to read; all without.
+        """
+        return read_lines(self.path / name, upto)
 
 
-def _record(line: bytes, where: str) -> dict[str, Any]:
-    record = parse_json(line, where)
-    if not isinstance(record, dict) or "round" not in record:
-        raise RunError(f"{where} is damaged: it is no record of a round.")
-    return record
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which folder is at a path, if there is one; a link to it will do."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
 
 
-def _umask() -> int:
-    """The user's mask for new files; it can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+def _short(value: Any) -> str:
+    """A value as it stands in a message."""
+    text = str(value)
+    return text if len(text) <= 60 and text.isprintable() else f"{ascii(text)[:60]}..."
 
 
 def refuse_existing(path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ COUNTS = "training samples"
 """The column that says how many a client trains on, its holdout share included."""
 _SHOWN = 3
 """Clients that a message names."""
+_MOST = 1 << 28
+"""Bytes that the file may have."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +82,20 @@ class Inputs:
         path = folder / NAME
         if not os.path.lexists(path):
             return None
-        content = read_json(path)
+        content = read_json(path, _MOST)
         try:
-            common, clients = dict(content["common"]), {name: list(each) for name, each in content["clients"].items()}
+            common, clients = content["common"], content["clients"]
+            known = content["version"] == VERSION and _texts(common.values()) and clients.keys() >= set(SAMPLES)
+            whole = known and all(isinstance(each, list) and _texts(each) for each in clients.values())
+            if not whole or len({len(each) for each in clients.values()}) != 1:
+                raise ValueError
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(f"{path} is damaged: it does not say what the run began with.") from error
-        if not clients.keys() >= set(SAMPLES) or len({len(each) for each in clients.values()}) != 1:
-            raise RunError(f"{path} is damaged: it does not say what the run began with.")
         return cls(common, clients)
+
+
+def _texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 Began = Callable[[], Inputs]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,17 @@ from potluck.algorithms.uploads import State
 from potluck.errors import RunError
 from potluck.metrics.protocol import History
 from potluck.run.checkpoint import Checkpoint, Checkpoints
-from potluck.run.folder import RECORDS, RunFolder
+from potluck.run.folder import RunFolder
 from potluck.run.inputs import Began, refuse_other_inputs
+from potluck.run.lines import Mark
 from potluck.run.states import ClientStates
 from potluck.settings import flat
 
 FREE = {"data_dir", "checkpoint_every", "measure"}
 """Settings that may change between two parts of a run: no number depends on them."""
+
+_LONGEST = 100
+"""Characters of a value in a message."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,14 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     old, new = flat(before), flat(now)
     keys = sorted((old.keys() | new.keys()) - FREE)
     return "; ".join(
-        f"{key} was {old.get(key)!r}, now {new.get(key)!r}" for key in keys if old.get(key) != new.get(key)
+        f"{key} was {_shown(old.get(key))}, now {_shown(new.get(key))}" for key in keys if old.get(key) != new.get(key)
     )
+
+
+def _shown(value: Any) -> str:
+    """A value as it stands in a message, of which a damaged file may hold any."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 class RunRecord:
@@ -75,6 +85,7 @@ class RunRecord:
         """A round is over: what was staged counts, and its records are written."""
         self._behind = True
         if self._folder is not None:
+            self._folder.check()
             self._folder.append("clients.jsonl", *clients)
             self._folder.append("rounds.jsonl", round)
         self.states.commit()
@@ -89,41 +100,60 @@ class RunRecord:
         if self._behind:
             return  # the last round could not be recorded: the point to resume from is the one before
         if self._folder is not None and self._checkpoints is not None and round != self._saved:
-            self._checkpoints.save(round, self.config, self._folder.lengths(), server)
+            self._check()
+            self._checkpoints.save(round, self.config, self._folder.marks(), server)
             self._saved = round
 
-    def restore(self, *, to_read: bool = False) -> Restored:
+    def _check(self, *, whole: bool = False) -> None:
+        """Raise ``ChangedRunError`` if others changed the folder; after that nothing more is written."""
+        if self._folder is None or self._checkpoints is None:
+            return
+        behind, self._behind = self._behind, True
+        self._folder.check(whole=whole)
+        self._checkpoints.check()
+        self._behind = behind
+
+    def restore(self, *, to_read: bool = False, fits: Callable[[State], None] | None = None) -> Restored:
         """Open the folder at its newest whole checkpoint.
 
-        To go on with the run, its records are cut back to the checkpoint, and other processes kept out; ``to_read``
-        changes nothing, and takes finished runs too.
+        To go on with the run, its records are cut back to the checkpoint, what killed processes left is removed, and
+        other processes kept out. Nothing changes if anything is refused.
+
+        Args:
+            to_read: Change nothing, and take finished runs too.
+            fits: Raises unless a state of the server is one that this run could have.
         """
         if self.path is None or self._checkpoints is None:
             raise RunError("a federation without a folder (out=...) has nothing to restore.")
         folder = RunFolder.open(self.path)
-        if not to_read:
-            folder.refuse_finished()
-            folder.lock()
         try:
+            if not to_read:
+                folder.refuse_finished()
+                folder.lock()
             found = self._checkpoints.newest()
             if found:
                 self._refuse_changes(found.checkpoint)
+                if fits is not None:
+                    fits(found.server)
             if self._began is not None:
                 refuse_other_inputs(self.path, self._began())
+            history = _history_at(folder, found.checkpoint) if found else History()
+            if not to_read:
+                folder.cut(found.checkpoint.records if found else {})
+                self._checkpoints.tidy(found)
+                folder.tidy()
         except RunError:
             folder.close()  # or nobody in this process could try again
             raise
-        lengths = found.checkpoint.records if found else dict.fromkeys(RECORDS, 0)
         if found:
             self.states.restore(found.checkpoint.clients)
             self._saved = found.checkpoint.round
         if not to_read:
-            folder.cut(lengths)
             self._folder, self._behind = folder, False
         if not found:
             return Restored()
         problems = found.problems + ([] if to_read else folder.moved())
-        return Restored(read_history(folder, found.checkpoint.round), found.server, problems)
+        return Restored(history, found.server, problems)
 
     def _refuse_changes(self, checkpoint: Checkpoint) -> None:
         details = changes(checkpoint.config, self.config)
@@ -136,6 +166,8 @@ class RunRecord:
     def finish(self, summary: dict[str, Any]) -> None:
         """The run is over."""
         if self._folder is not None:
+            self._folder.lock()
+            self._check(whole=True)
             self._folder.finish(summary)
 
     def close(self) -> None:
@@ -144,13 +176,36 @@ class RunRecord:
             self._folder.close()
 
 
-def read_history(folder: RunFolder, last: int | None = None) -> History:
-    """The history in a run's records, up to the round ``last``."""
-    rounds = [record for record in folder.records("rounds.jsonl") if last is None or record["round"] <= last]
+def read_history(folder: RunFolder, marks: Mapping[str, Mark] | None = None) -> History:
+    """The history in a run's records, up to ``marks``."""
+    upto = {name: mark.length for name, mark in (marks or {}).items()}
+    rounds = list(folder.records("rounds.jsonl", upto.get("rounds.jsonl")))
     evaluated = [record["round"] for record in rounds if record["all"] is not None]
     accuracy: dict[int, float | None] = {}
     if evaluated:
-        for record in folder.records("clients.jsonl"):
+        for record in folder.records("clients.jsonl", upto.get("clients.jsonl")):
             if record["round"] == evaluated[-1]:
                 accuracy[record["client"]] = record["accuracy"]
     return History(rounds, [accuracy[client] for client in sorted(accuracy)])
+
+
+def _history_at(folder: RunFolder, checkpoint: Checkpoint) -> History:
+    """The history up to a checkpoint; ``RunError`` unless the two belong together."""
+    history = read_history(folder, checkpoint.records)
+    trained = {
+        client: record["round"]
+        for record in history.rounds
+        for client in sorted(set(record["cohort"]) - set(record["failed"]))
+    }
+    last = history.rounds[-1]["round"] if history.rounds else 0
+    if last != checkpoint.round:
+        raise RunError(
+            f"{folder.path} is damaged: its records end with round {last}, its checkpoint is of round "
+            f"{checkpoint.round}. Start it again in a new folder."
+        )
+    if trained != {client: made for client, (made, _) in checkpoint.clients.items()}:
+        raise RunError(
+            f"{folder.path} is damaged: its checkpoint of round {last} is not of the clients that trained by its "
+            "records. Start it again in a new folder."
+        )
+    return history

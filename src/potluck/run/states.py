@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from potluck.algorithms.uploads import State
-from potluck.errors import RunError
-from potluck.run.files import read_tensors, write_tensors
+from potluck.errors import ChangedRunError, RunError
+from potluck.run.files import make_folder, read_tensors, reason, refuse_links, size_of, write_tensors
 
 Version = tuple[int, int]
 """The round in which a client's state was made, and the checksum of its file."""
@@ -44,6 +44,7 @@ class ClientStates:
         self._staged: dict[int, int] = {}
         self._memory: OrderedDict[tuple[int, int], State] = OrderedDict()
         self._written: dict[tuple[int, int], int] = {}
+        self._sizes: dict[tuple[int, int], int | None] = {}
         self._promised: set[tuple[int, int]] = set()
         self._bytes = 0
 
@@ -53,7 +54,7 @@ class ClientStates:
             return None
         entry = (client, self._rounds[client])
         if entry not in self._memory:
-            self._keep(entry, read_tensors(self._path(entry)))
+            self._keep(entry, read_tensors(self._path(entry), self._written.get(entry)))
         self._memory.move_to_end(entry)
         return self._memory[entry]
 
@@ -87,10 +88,27 @@ class ClientStates:
         self._promised |= self._rounds.items()
         return {client: (round, self._written[client, round]) for client, round in sorted(self._rounds.items())}
 
+    def check(self) -> None:
+        """Raise ``ChangedRunError`` unless the files of what clients hold are there, as long as they were."""
+        if self._folder is None:
+            return
+        for entry in self._rounds.items():
+            if entry in self._written and size_of(self._path(entry)) != self._sizes[entry]:
+                raise ChangedRunError(
+                    f"{self._path(entry)} was deleted or changed while the run was going on: put it back as it was, "
+                    "or start a new run."
+                )
+
+    def refuse_links(self) -> None:
+        """Raise if there is anything but folders and regular files where states are."""
+        if self._folder is not None:
+            refuse_links(self._folder)
+
     def restore(self, versions: Mapping[int, Version]) -> None:
         """Go back to what :meth:`flush` told."""
         self._rounds = {client: round for client, (round, _) in versions.items()}
         self._written = {(client, round): crc for client, (round, crc) in versions.items()}
+        self._sizes = {entry: size_of(self._path(entry)) for entry in self._written}
         self._promised = set(self._written)
         self._staged.clear()
         self._memory.clear()
@@ -101,17 +119,23 @@ class ClientStates:
         if self._folder is None or not self._folder.is_dir():
             return
         self._promised = {(client, round) for versions in kept for client, (round, _) in versions.items()}
-        needed = {self._path(entry) for entry in self._promised}
+        needed = {str(self._path(entry)) for entry in self._promised}
         try:
-            for path in self._folder.glob("*/*"):
-                if path not in needed and _OURS.fullmatch(path.name):
-                    path.unlink()
-            for folder in self._folder.iterdir():
-                if folder.is_dir() and not any(folder.iterdir()):
-                    folder.rmdir()
+            with os.scandir(self._folder) as clients:
+                # Links are left alone: where they lead is not ours.
+                folders = [client.path for client in clients if client.is_dir(follow_symlinks=False)]
+            for folder in folders:
+                with os.scandir(folder) as files:
+                    found = list(files)
+                gone = [file for file in found if file.path not in needed and _OURS.fullmatch(file.name)]
+                for file in gone:
+                    os.unlink(file.path)  # noqa: PTH108 (there may be many, and no Path is needed)
+                if len(gone) == len(found):
+                    os.rmdir(folder)  # noqa: PTH106
         except OSError as error:
-            raise RunError(f"cannot tidy up {self._folder}: {error.strerror or error}.") from error
-        self._written = {entry: crc for entry, crc in self._written.items() if self._path(entry) in needed}
+            raise RunError(f"cannot tidy up {self._folder}: {reason(error)}.") from error
+        self._written = {entry: crc for entry, crc in self._written.items() if str(self._path(entry)) in needed}
+        self._sizes = {entry: self._sizes[entry] for entry in self._written}
 
     def path(self, client: int, version: Version) -> Path:
         """The file that holds a state."""
@@ -139,11 +163,17 @@ class ClientStates:
         self._forget(entry)
         if entry in self._written and entry not in self._promised:
             del self._written[entry]
-            self._path(entry).unlink(missing_ok=True)
+            try:
+                self._path(entry).unlink(missing_ok=True)
+            except OSError as error:
+                raise RunError(f"cannot remove {self._path(entry)}: {reason(error)}.") from error
 
     def _write(self, entry: tuple[int, int]) -> None:
         if entry not in self._written and self._folder is not None:
-            self._written[entry] = write_tensors(self._path(entry), self._memory[entry])
+            make_folder(self._folder)
+            make_folder(self._path(entry).parent)
+            crc, self._sizes[entry] = write_tensors(self._path(entry), self._memory[entry])
+            self._written[entry] = crc
 
 
 def _suitable() -> int:

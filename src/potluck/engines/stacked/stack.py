@@ -82,7 +82,7 @@ class Stack:
         layout.tidy(rows)
         views = layout.views(rows)
         for row, state in enumerate(states):
-            check_fit(state, expected)
+            check_fit(state, expected, whole=True)
             for path, view in views.items():
                 view[row].copy_(state[path])
         return rows.to(self.device, non_blocking=True)
