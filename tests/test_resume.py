@@ -54,7 +54,7 @@ def run(stopped: Path, tmp_path: Path) -> Path:
     return shutil.copytree(stopped, tmp_path / "run")
 
 
-def _after_round(patch: pytest.MonkeyPatch, number: int, do: Callable[[], None]) -> None:
+def _after_round(patch: pytest.MonkeyPatch, number: int, do: Callable[[], object]) -> None:
     """Do something at the end of a round, before any checkpoint of it."""
     commit = RunRecord.commit_round
 
@@ -96,7 +96,7 @@ def _without_seconds(run: Path) -> bytes:
 
 STOPPING = "\nStopping after the step that is running ...\n"
 
-# ---- killed, stopped ----------------------------------------------------------------------------------------------
+# ---- killed, stopped ------------------------------------------------------------------------------------------
 
 
 def test_killed_at_random_moments(whole: Path, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_resumed_from_another_folder(
     assert_same_result(moved, whole)
 
 
-# ---- what cannot be resumed ---------------------------------------------------------------------------------------
+# ---- what cannot be resumed -----------------------------------------------------------------------------------
 
 
 def _refused(potluck: tiny.Command, run: Path) -> str:
@@ -264,7 +264,7 @@ def test_another_process_is_at_it(potluck: tiny.Command, run: Path) -> None:
     assert said == f"potluck: {run} is being run by another process: wait for it, or stop it.\n"
 
 
-# ---- damaged checkpoints ------------------------------------------------------------------------------------------
+# ---- damaged checkpoints --------------------------------------------------------------------------------------
 
 
 def _truncate(path: Path) -> None:
@@ -329,7 +329,7 @@ def test_records_cut_short(potluck: tiny.Command, run: Path) -> None:
     assert "rounds.jsonl is missing, too short or changed" in _refused(potluck, run)
 
 
-# ---- the disk is full ---------------------------------------------------------------------------------------------
+# ---- the disk is full -----------------------------------------------------------------------------------------
 
 
 def test_records_that_cannot_be_written(potluck: tiny.Command, whole: Path, tmp_path: Path) -> None:
@@ -380,7 +380,27 @@ def test_checkpoint_that_cannot_be_written(potluck: tiny.Command, whole: Path, t
     assert_same_result(run, whole)
 
 
-# ---- in Python ----------------------------------------------------------------------------------------------------
+# ---- others at work in the folder --------------------------------------------------------------------------------
+
+
+def test_folder_moved_while_it_runs(potluck: tiny.Command, whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        _after_round(patch, 3, lambda: run.rename(tmp_path / "moved"))
+        ran = potluck("run", *tiny.PARTIAL, "--out", run)
+    assert ran.code == 2
+    assert ran.err == (
+        f"potluck: {run} was deleted or moved while the run was going on, and nothing more is written. Put it back as "
+        f"it was and go on from the last checkpoint (potluck resume {run}; restore() in Python), or start a new run.\n"
+    )
+    assert "Written to" not in ran.out
+    assert [path.name for path in tmp_path.iterdir()] == ["moved"]
+    (tmp_path / "moved").rename(run)
+    assert potluck("resume", run).code == 0
+    assert_same_result(run, whole)
+
+
+# ---- in Python ------------------------------------------------------------------------------------------------
 
 
 def test_run_opened_to_read_is_not_changed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,10 @@ def session() -> Path:
 
 
 def new_session() -> Path:
-    """Make that folder."""
-    os.environ[_FOLDER] = tempfile.mkdtemp(prefix="potluck-attack-")
+    """Make that folder: in memory where the system has a place for that, for runs wait for the disk at every round."""
+    memory = Path("/dev/shm")  # noqa: S108 (a folder of its own is made in it)
+    where = memory if "TMPDIR" not in os.environ and os.access(memory, os.W_OK) else None
+    os.environ[_FOLDER] = tempfile.mkdtemp(prefix="potluck-attack-", dir=where)
     return session()
 
 
@@ -35,6 +37,33 @@ def once(name: str, make: Callable[[Path], object]) -> Path:
             make(folder / name)
             (folder / f"{name}.done").touch()
     return folder / name
+
+
+def both(first: Callable[[Path], object], second: Callable[[Path], object]) -> Callable[[Path], None]:
+    """Do one thing to a path, and then another."""
+
+    def do(path: Path) -> None:
+        first(path)
+        second(path)
+
+    return do
+
+
+def each(pattern: str, do: Callable[[Path], object]) -> Callable[[Path], None]:
+    """Do something to every file below a path whose way there is like a pattern."""
+
+    def do_each(path: Path) -> None:
+        for found in sorted(path.glob(pattern)):
+            if not found.is_dir():
+                do(found)
+
+    return do_each
+
+
+def made_empty(path: Path) -> None:
+    """An empty file in place of a folder."""
+    shutil.rmtree(path)
+    path.touch()
 
 
 def copy_of(folder: Path, into: Path) -> Path:
@@ -51,12 +80,16 @@ def arrays(seed: int = 0, samples: int = 480) -> dict[str, np.ndarray]:
     return {"x": x, "y": y}
 
 
-def data() -> Path:
+def data(seed: int = 0, samples: int = 480) -> Path:
     """Those images as a file."""
 
     def make(path: Path) -> None:
-        with path.open("wb") as file:
-            images = arrays()
-            np.savez(file, x=images["x"], y=images["y"])
+        write_data(path, arrays(seed, samples))
 
-    return once("data.npz", make)
+    return once(f"data-{seed}-{samples}.npz", make)
+
+
+def write_data(path: Path, images: dict[str, np.ndarray]) -> None:
+    """Write images to a file, or over one."""
+    with path.open("wb") as file:
+        np.savez(file, x=images["x"], y=images["y"])

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attack.judging import HELD, Ran, Verdict, apart, command, fell, first_fault, last_line, refused
+from attack.judging import HELD, Ran, Verdict, command, fell, first_fault, last_line, refused
 from attack.material import data, once
 from potluck.run.record import RunRecord
 
-ROUNDS, STOP = 5, 4
+ROUNDS, SAMPLES = 4, 60
 METHODS = {
     "pfedes": ("--fraction", "0.6", "--set", "algorithm.extractor_epochs=1"),
     "fedproto": ("--fraction", "0.6", "--models", "mlp-8,mlp-12-8"),
@@ -26,7 +26,19 @@ METHODS = {
 def flags(method: str = "pfedes", every: int = 1, seed: int = 0, rounds: int = ROUNDS) -> tuple[object, ...]:
     """What is typed after ``potluck run``, but for the folder."""
     return (
-        *(method, "--data", data(), "--partition", "iid", "--clients", 5, "--rounds", rounds, "--models", "mlp-8"),
+        *(
+            method,
+            "--data",
+            data(samples=SAMPLES),
+            "--partition",
+            "iid",
+            "--clients",
+            5,
+            "--rounds",
+            rounds,
+            "--models",
+            "mlp-8",
+        ),
         *("--device", "cpu", "--seed", seed, "--set", f"checkpoint_every={every}", "--set", "evaluate_every=2"),
         *METHODS[method],
     )
@@ -41,7 +53,7 @@ def after_round(number: int, do: Callable[[], object]) -> None:
         if round["round"] == number:
             do()
 
-    RunRecord.commit_round = commit_and_do  # type: ignore[method-assign]  # this process ends with the run
+    RunRecord.commit_round = commit_and_do  # type: ignore[method-assign, assignment]  # this process ends with the run
 
 
 def end_at_once() -> None:
@@ -130,17 +142,13 @@ def _silent(ran: Ran, says: tuple[str, ...]) -> Verdict:
 
 
 def resume(run: Path, expected: Path | None = None, *says: str) -> Verdict:
-    """Resume a run that something was done to, and judge that; a refusal changes no record."""
+    """Resume a run that something was done to, and judge that; a refusal changes no record before the checkpoint."""
     records = [run / name for name in ("rounds.jsonl", "clients.jsonl")]
     before = [path.read_bytes() if path.is_file() else None for path in records]
     ran = command("resume", run)
     verdict = fine(ran, run, expected or whole(), *says)
     after = [path.read_bytes() if path.is_file() else None for path in records]
-    if verdict.outcome == "held" and ran.code != 0 and before != after:
+    kept = all(old == new or (old or b"").startswith(new or b"-") for old, new in zip(before, after, strict=True))
+    if verdict.outcome == "held" and ran.code != 0 and not kept:
         return Verdict("harmed", f"refused, and changed the records: {last_line(ran)}")
     return verdict
-
-
-def in_python(do: Callable[[], object]) -> Ran:
-    """A function in a process of its own."""
-    return apart(do)

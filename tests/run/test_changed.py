@@ -45,16 +45,18 @@ def _another(path: Path) -> None:
     path.with_name("copy").rename(path)
 
 
+def _linked(run: Path) -> None:
+    (run / "config.toml").rename(run / "c")
+    (run / "config.toml").symlink_to("c")
+
+
 CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "deleted": (shutil.rmtree, "run was deleted or moved while the run was going on"),
     "moved": (lambda run: run.rename(run.with_name("moved")), "run was deleted or moved"),
     "replaced": (_another, "run was replaced by another folder"),
     "no config": (lambda run: (run / "config.toml").unlink(), "config.toml was deleted"),
     "another config": (lambda run: _append(run / "config.toml", b"\n"), "config.toml was changed"),
-    "a config that is a link": (
-        lambda run: ((run / "config.toml").rename(run / "c"), (run / "config.toml").symlink_to("c")),
-        "config.toml was changed",
-    ),
+    "a config that is a link": (_linked, "config.toml was changed"),
     "no environment": (lambda run: (run / "environment.json").unlink(), "environment.json was deleted"),
     "no lock": (lambda run: (run / ".lock").unlink(), r"\.lock was deleted or replaced"),
     "no rounds": (lambda run: (run / "rounds.jsonl").unlink(), "rounds.jsonl was deleted or replaced"),

@@ -100,9 +100,13 @@ class ClientStates:
                 )
 
     def refuse_links(self) -> None:
-        """Raise if there is anything but folders and regular files where states are."""
-        if self._folder is not None:
-            refuse_links(self._folder)
+        """Raise if there is anything but folders and regular files where states are, or a folder for a state."""
+        if self._folder is None:
+            return
+        refuse_links(self._folder)
+        for path in self._folder.glob("*/round-*"):
+            if _OURS.fullmatch(path.name) and path.is_dir():
+                raise RunError(f"{path} is a folder, and has to be a regular file: remove it.")
 
     def restore(self, versions: Mapping[int, Version]) -> None:
         """Go back to what :meth:`flush` told."""
