@@ -49,7 +49,7 @@ DATA: dict[str, Callable[[Arrays], Arrays]] = {
     "larger images": lambda images: {**images, "x": images["x"].repeat(2, axis=1).repeat(2, axis=2)},
     "a class less": lambda images: {**images, "y": images["y"] % 3},
     "a class more": lambda images: {**images, "y": np.where(np.arange(len(images["y"])) == 0, 4, images["y"])},
-    "labels of text": lambda images: {**images, "y": images["y"].astype(str)},
+    "labels of text in another order": lambda images: {**images, "y": np.array(list("dbca"))[images["y"]]},
 }
 
 
@@ -137,9 +137,9 @@ def _fewer(name: str) -> Callable[[Given], object]:
     return change
 
 
-def _net(make: Callable[[], nn.Module]) -> Callable[[Given], object]:
+def _net(make: Callable[[], nn.Module], key: int = 1) -> Callable[[Given], object]:
     def change(given: Given) -> None:
-        with potluck.draws.initial_weights(1):
+        with potluck.draws.initial_weights(key):
             given.nets[1] = make()
 
     return change
@@ -182,7 +182,7 @@ PYTHON: dict[str, Callable[[Given], object]] = {
     "public labels": lambda given: setattr(given, "public", (given.public[0], given.public[1].flip(0))),
     "a public sample less": lambda given: setattr(given, "public", (given.public[0][1:], given.public[1][1:])),
     "one initial weight": _weight,
-    "other initial weights": _net(lambda: nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3)).requires_grad_()),
+    "other initial weights": _net(lambda: nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3)), 99),
     "another width": _net(lambda: nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 3))),
     "another activation": _net(lambda: nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))),
     "a layer more": _net(lambda: nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Identity(), nn.Linear(4, 3))),

@@ -186,3 +186,12 @@ def test_a_link_in_place_of_a_half_written_file_is_not_written_to(tmp_path: Path
     write_bytes(tmp_path / "file", b"new")
     assert (tmp_path / "outside").read_bytes() == b"outside"
     assert (tmp_path / "file").read_bytes() == b"new"
+
+
+def test_folders_below_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "clients"
+    path.joinpath(*"abc").mkdir(parents=True)
+    refuse_links(path)
+    path.joinpath(*["d"] * 17).mkdir(parents=True)
+    with pytest.raises(RunError, match="clients has folders below each other, more than 16"):
+        refuse_links(path)

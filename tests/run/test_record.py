@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,18 @@ def test_reading_changes_nothing(path: Path) -> None:
     (path / "summary.json").write_text("{}")
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     assert len(RunRecord(path, CONFIG).restore(to_read=True).history.rounds) == 4
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
+
+
+def test_a_copy_by_hard_links_is_a_run_of_its_own(path: Path) -> None:
+    shutil.copytree(path, path.with_name("copy"), copy_function=os.link)
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    record = RunRecord(path.with_name("copy"), CONFIG)
+    record.restore()
+    record.begin()
+    play(record, 5)
+    record.checkpoint(5, server(5))
+    record.close()
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
 
 

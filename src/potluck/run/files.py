@@ -25,6 +25,8 @@ from potluck.errors import RunError
 
 FORMAT = "potluck-tensors-1"
 _CHUNK = 1 << 22
+_DEEPEST = 16
+"""Folders below each other that are looked into; a run makes two."""
 _SAFE = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 """Links are not followed, and a pipe does not wait for its other end; not every system has all of these."""
 
@@ -124,6 +126,8 @@ def refuse_links(folder: Path) -> None:
             raise RunError(f"{path} is {_kind(mode)}, and has to be a folder: remove it.")
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise RunError(f"{path} is {_kind(mode)}: only files and folders may be there. Remove it.")
+        if len(path.parts) - len(folder.parts) > _DEEPEST:
+            raise RunError(f"{folder} has folders below each other, more than {_DEEPEST} of them: remove them.")
 
 
 def walk(folder: Path) -> Iterator[tuple[Path, int]]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from potluck.errors import RunError
 from potluck.run.contents import check_clients, check_rounds
-from potluck.run.files import checksum_to, is_there, open_regular, parse_json, reason
+from potluck.run.files import checksum_to, is_there, open_regular, parse_json, read_bytes, reason, write_bytes
 
 Check = Callable[[Iterable[Any], str], Iterator[dict[str, Any]]]
 CHECKS: dict[str, Check] = {"rounds.jsonl": check_rounds, "clients.jsonl": check_clients}
@@ -67,6 +67,7 @@ class Lines:
         """Cut the files back to where they were; what is kept has to be known to be right."""
         for name in RECORDS:
             self._marks[name] = marks.get(name, Mark())
+            _part_from_others(self._folder / name)
             with self._writing(name, longer=True) as file:
                 file.truncate(self._marks[name].length)
 
@@ -105,6 +106,12 @@ class Lines:
             yield self._open[name]
         except OSError as error:
             raise RunError(f"cannot write {path}: {reason(error)}.") from error
+
+
+def _part_from_others(path: Path) -> None:
+    """Give a file that has another name too, as in a copy by hard links, a content of its own."""
+    if os.path.lexists(path) and path.lstat().st_nlink > 1:
+        write_bytes(path, read_bytes(path))
 
 
 def read_lines(path: Path, upto: int | None = None) -> Iterator[dict[str, Any]]:

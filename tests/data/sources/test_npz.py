@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -204,3 +205,14 @@ def test_images_are_not_copied(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 24 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_never_ends_is_not_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "mine.npz"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(DataError, match=r"mine\.npz is a pipe or a device"):
+        load(str(path))

@@ -54,6 +54,8 @@ def load(path: Path) -> Source:
 
 def _read(path: Path) -> dict[str, np.ndarray]:
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise DataError(f"{path} is a pipe or a device, which could be read for ever: give a file.")
         with zipfile.ZipFile(path) as archive:
             held = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
             names = next((wanted for wanted in (_SPLIT, _WHOLE) if set(wanted) <= held.keys()), None)
