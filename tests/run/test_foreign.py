@@ -26,7 +26,7 @@ CONFIG: dict[str, Any] = {"version": 1, "seed": 0, "algorithm": {"name": "pfedes
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run with one checkpoint, that of round 1; beside it a folder of somebody else."""
+    """A run with one checkpoint, that of round 1; beside it a folder that is not its own."""
     record = RunRecord(tmp_path / "run", CONFIG)
     record.begin()
     record.states.stage(0, 1, {"w": torch.ones(1)})
