@@ -130,6 +130,7 @@ def test_settings_in_a_file(refused: Callable[..., str], content: str | bytes | 
 def test_settings_in_a_folder(refused: Callable[..., str]) -> None:
     Path("settings.toml").mkdir()
     assert "cannot read settings.toml: Is a directory" in refused("run", "pfedes", "--config", "settings.toml")
+    assert "/dev/zero is no file of settings: " in refused("run", "pfedes", "--config", "/dev/zero")
 
 
 # ---- data ---------------------------------------------------------------------------------------------------------

@@ -16,6 +16,9 @@ from potluck.models.assign import Assignment
 from potluck.settings import explain, flat
 from potluck.training import Training
 
+_MOST = 1 << 24
+"""Bytes that a file of settings may have."""
+
 
 class FederationConfig(Training):
     """How a federation runs, whatever its algorithm and data."""
@@ -151,10 +154,16 @@ def _refuse_unwritable(settings: Mapping[str, Any]) -> None:
 def read_file(path: Path) -> dict[str, Any]:
     """The settings in a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            content = file.read(_MOST + 1)  # a device would go on for ever
+        if len(content) > _MOST:
+            raise ConfigError(f"{path} is no file of settings: it has more than {_MOST:,} bytes.")
+        text = content.decode().replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of more digits than Python reads
         raise ConfigError(f"{path} is not valid TOML: {error}.") from error
 
 

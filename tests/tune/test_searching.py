@@ -107,3 +107,10 @@ def test_failures_and_values_that_do_not_go_together(tmp_path: Path) -> None:
     (nothing,) = search(space, 2, [0], settings, tmp_path / "none", lambda _places, _heading: None)
     assert nothing.best is None
     assert Search("fd", {}).best is None
+
+
+def test_a_trial_that_was_damaged_since_is_named(tmp_path: Path) -> None:
+    search({"fd": {}}, 1, [0], settings, tmp_path, runs()[0])
+    (tmp_path / "fd/trial-000/seed-0/clients.jsonl").unlink()
+    with pytest.raises(RunError, match=r"trial-000/seed-0 is damaged: its rounds\.jsonl and clients\.jsonl"):
+        search({"fd": {}}, 1, [0], settings, tmp_path, runs()[0])

@@ -106,10 +106,15 @@ def _scores(places: Sequence[Place]) -> dict[str, float | None]:
 
 
 def score(place: Place) -> float | None:
-    """Validation accuracy of all clients in the last round: no test sample has a part in it. None if it failed."""
+    """Validation accuracy of all clients in the last round: no test sample has a part in it. None if it failed.
+
+    ``RunError`` names a run that ended and is damaged since: it did not fail.
+    """
     try:
         run = read_run(place.path)
     except PotluckError:
+        if place.finished:
+            raise
         return None
     return run.rounds[-1].validation if run.finished else None
 

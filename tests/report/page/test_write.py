@@ -255,3 +255,12 @@ def test_a_setting_that_is_a_date_is_shown(light: None, tmp_path: Path) -> None:
     config = made.run(tmp_path / "run") / "config.toml"
     config.write_text(f"day = 2024-01-01\n{config.read_text()}")
     assert "2024-01-01" in write_report([tmp_path / "run"], tmp_path / "out", quick=True).read_text()
+
+
+def test_a_damaged_environment_is_said(light: None, tmp_path: Path) -> None:
+    run = made.run(tmp_path / "run")
+    (run / "environment.json").write_text("[" * 100_000)
+    told: list[str] = []
+    text = write_report([run], tmp_path / "out", quick=True, warn=told.append).read_text()
+    assert told == [f"environment.json is damaged, and what it ran on is not known: {run}."]
+    assert told[0] in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,7 +164,7 @@ def environments(runs: Iterable[RunResult]) -> Table:
     """What the runs ran on: each different machine or version once, with how many runs."""
     found: dict[tuple[str, ...], int] = {}
     for run in runs:
-        read = _environment(run)
+        read = _environment(run) or {}
         found[tuple(_text(read.get(key)) for key in _SHOWN)] = 1 + found.get(
             tuple(_text(read.get(key)) for key in _SHOWN), 0
         )
@@ -180,12 +181,16 @@ _SHOWN = {
 }
 
 
-def _environment(run: RunResult) -> Mapping[str, Any]:
-    try:
-        read = read_json(run.path / "environment.json")
-    except RunError:
+def _environment(run: RunResult) -> Mapping[str, Any] | None:
+    """What a run ran on; None if its file of that is damaged, on which no number depends."""
+    path = run.path / "environment.json"
+    if not os.path.lexists(path):
         return {}
-    return read if isinstance(read, dict) else {}
+    try:
+        read = read_json(path)
+    except RunError:
+        return None
+    return read if isinstance(read, dict) else None
 
 
 def _held(group: Group) -> str:
@@ -205,6 +210,8 @@ def warnings(groups: Sequence[Group]) -> list[str]:
         found.append(f"Clients do not hold the same number of training samples under all methods: {held}.")
     if unfinished := [str(run.path) for run in runs if not run.finished]:
         found.append(f"Not finished, and shown as far as they got: {', '.join(unfinished)}.")
+    if unknown := [str(run.path) for run in runs if _environment(run) is None]:
+        found.append(f"environment.json is damaged, and what it ran on is not known: {', '.join(unknown)}.")
     if len({tuple(group.seeds) for group in groups}) > 1:
         seeds = "; ".join(f"{group.title}: {_seeds(group)}" for group in groups)
         found.append(f"Not all methods have the same seeds: {seeds}.")
