@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from potluck.data.examples import Examples
 from potluck.errors import DataError, ModelError
@@ -37,6 +39,7 @@ class Architecture:
         """The architecture of a ready-made model, which is copied now and never changed."""
         if not isinstance(model, nn.Module):
             raise ModelError(f"a client's model must be an nn.Module, not a {type(model).__name__}.")
+        _refuse_without_numbers(model)
         frozen = [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
         if frozen:
             raise ModelError(
@@ -50,12 +53,28 @@ class Architecture:
         return cls(fingerprint(kept), lambda: copy_of(kept))
 
 
+def _refuse_without_numbers(model: nn.Module) -> None:
+    """Raise if a weight of the model has no numbers yet."""
+    for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
+        if is_lazy(tensor):
+            raise ModelError(
+                f"the weight {name!r} of the model is lazy and has no shape yet: run the model once on a batch before "
+                "it is given to a client."
+            )
+        if tensor.device.type == "meta":
+            raise ModelError(
+                f"the weight {name!r} of the model is on the meta device and has no numbers: make the model on a "
+                "device that has memory, such as the CPU."
+            )
+
+
 class Client:
     """One participant of a federation.
 
     Args:
         model: Its own network, any ``nn.Module`` that ends in a linear layer and returns logits. It is copied.
-        train: Inputs and labels to learn from.
+        train: Inputs and labels to learn from: tensors, arrays, lists, or pandas objects. Inputs are numbers with a
+            fraction, or bytes of images, which are divided by 255; labels are whole numbers from 0.
         test: Inputs and labels to be judged by.
         validation: Inputs and labels to choose a round by.
         holdout: Samples for methods that need a share set aside; cut from ``train`` if not given.
@@ -100,14 +119,39 @@ def as_examples(samples: Samples | None) -> Examples:
         return Examples(torch.empty(0), torch.empty(0, dtype=torch.int64))
     if not isinstance(samples, tuple | list) or len(samples) != 2:
         raise DataError(f"samples are a pair of inputs and labels, not a {type(samples).__name__}.")
-    return Examples(*(as_tensor(part) for part in samples))
+    return Examples(as_tensor(samples[0]), as_labels(samples[1]))
+
+
+def as_labels(values: Tensor | np.ndarray) -> Tensor:
+    """Labels as a user gives them; those of types in which PyTorch computes little become int64."""
+    y = as_tensor(values)
+    return y.to(torch.int64) if y.dtype in (torch.uint16, torch.uint32, torch.uint64) else y
 
 
 def as_tensor(values: Tensor | np.ndarray) -> Tensor:
-    """Numbers as a user gives them; copied only where PyTorch cannot use the memory as it is."""
+    """Numbers as a user gives them; copied only where PyTorch cannot use the memory as it is.
+
+    Lists and anything that NumPy takes for an array, such as a pandas frame or series, become tensors. A gradient that
+    a tensor has is left behind.
+    """
+    if not isinstance(values, Tensor | np.ndarray) and hasattr(values, "__array__"):
+        values = _as_array(values)
     try:
-        return torch.as_tensor(
+        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+            raise TypeError("some of them are masked: fill them in first.")
+        tensor = torch.as_tensor(
             np.require(values, requirements=["C", "W"]) if isinstance(values, np.ndarray) else values
         )
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise DataError(f"inputs and labels must be tensors or arrays of numbers: {error}") from error
+    return tensor.detach() if tensor.requires_grad else tensor
+
+
+def _as_array(values: object) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except Exception as error:  # whatever an object of one's own may raise
+        raise DataError(f"a {type(values).__name__} cannot be made an array: {error}") from error
+    if array.dtype == object:
+        raise DataError(f"a {type(values).__name__} holds something other than numbers: give columns of one type.")
+    return array

@@ -6,14 +6,14 @@ import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from potluck import algorithms
 from potluck.errors import ConfigError, nearest
 from potluck.models.assign import Assignment
-from potluck.settings import explain, flat
+from potluck.settings import MOST, explain, flat, unknown
 from potluck.training import Training
 
 _MOST = 1 << 24
@@ -30,11 +30,12 @@ class FederationConfig(Training):
     precision: Literal["auto", "float32", "tf32", "bf16", "float64"] = Field(
         "auto", description="numbers to compute in: auto (tf32 on a GPU, else float32), float32, tf32, bf16 or float64"
     )
-    evaluate_every: int = Field(10, ge=1, description="rounds between evaluations of all clients")
-    checkpoint_every: int = Field(10, ge=1, description="rounds between checkpoints")
+    evaluate_every: int = Field(10, ge=1, lt=2**31, description="rounds between evaluations of all clients")
+    checkpoint_every: int = Field(10, ge=1, lt=2**31, description="rounds between checkpoints")
     early_stop: int | None = Field(
         None,
         ge=1,
+        lt=2**31,
         description="stop after so many evaluations of all clients without a better validation accuracy; unset: never",
     )
     measure: Literal["gradient-norm"] | None = Field(
@@ -53,7 +54,7 @@ class RunConfig(FederationConfig):
         None, description="train, validation and test: release, official, 8:1:1, 8:2; the data set's own if unset"
     )
     public: int = Field(
-        1000, ge=1, description="training samples set aside for all to see, where the method needs them"
+        1000, ge=1, lt=2**31, description="training samples set aside for all to see, where the method needs them"
     )
     set_aside: Literal["public"] | None = Field(
         None,
@@ -68,14 +69,14 @@ class RunConfig(FederationConfig):
     augmentation: str = Field(
         "release", description="release (flip, erase, crop), two-views (crop, flip, colours) or none"
     )
-    clients: int = Field(10, ge=1, description="number of clients (N)")
+    clients: int = Field(10, ge=1, lt=2**31, description="number of clients (N)")
     models: str = Field("cnn-1..5", description="networks of the clients; cnn-1 where all must be equal")
     assignment: Assignment = Field("by-id", description="which client takes which network: by-id (in turn) or random")
     initial_weights: Literal["per-architecture", "per-client"] = Field(
         "per-architecture",
         description="clients with the same network start from the same weights, or each from its own",
     )
-    rounds: int = Field(50, ge=1, description="communication rounds (T)")
+    rounds: int = Field(50, ge=1, le=MOST, description="communication rounds (T)")
 
     def method(self) -> algorithms.Algorithm:
         """The algorithm with its settings."""
@@ -97,7 +98,6 @@ class RunConfig(FederationConfig):
 def make_config(settings: Mapping[str, Any]) -> RunConfig:
     """Validate the settings of a run."""
     settings = merge(settings, {})
-    _refuse_switches(settings, RunConfig)
     try:
         config = RunConfig(**settings)
     except ValidationError as error:
@@ -105,7 +105,6 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     if not isinstance(config.algorithm.get("name"), str):
         raise ConfigError(f"which algorithm? Give its name: {', '.join(algorithms.names())}.")
     kind = algorithms.find(config.algorithm["name"])
-    _refuse_switches(config.algorithm, kind, "algorithm.")
     update: dict[str, Any] = {"algorithm": {**config.algorithm, "name": kind.name}}
     config = config.model_copy(update=update)
     if "equal models" in config.method().needs and "models" not in settings:
@@ -124,19 +123,10 @@ def _own_key(settings: Mapping[str, Any]) -> str | None:
     for key in settings:
         if key not in RunConfig.model_fields and key in algorithms.find(name).model_fields:
             return f"unknown setting {key!r}: did you mean 'algorithm.{key}'? It is one of {name}'s own."
+    for key in settings:
+        if key not in RunConfig.model_fields:
+            return unknown(key, RunConfig, algorithms.find(name), prefixes=["", "algorithm."])
     return None
-
-
-def _refuse_switches(settings: Mapping[str, Any], kind: type[BaseModel], prefix: str = "") -> None:
-    """Raise where a number or a word is asked for, and true or false is given: Python would take them for 1 and 0."""
-    for key, value in settings.items():
-        field = kind.model_fields.get(key)
-        if (
-            isinstance(value, bool)
-            and field is not None
-            and bool not in (field.annotation, *get_args(field.annotation))
-        ):
-            raise ConfigError(f"{prefix}{key}: {str(value).lower()} is not a valid value ({field.description}).")
 
 
 def _refuse_unwritable(settings: Mapping[str, Any]) -> None:
@@ -144,6 +134,8 @@ def _refuse_unwritable(settings: Mapping[str, Any]) -> None:
     for key, value in flat(settings).items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{key}: {value} is not a finite number.")
+        if isinstance(value, str) and "\0" in value:
+            raise ConfigError(f"{key}: {value!r} holds a null character.")
         if isinstance(value, str) and not value.isascii():
             try:
                 value.encode()

@@ -32,6 +32,10 @@ class ModelError(PotluckError):
     """A network does not fit the task or the algorithm."""
 
 
+class AlgorithmError(PotluckError):
+    """A method of one's own is declared wrongly, or a hook of it failed."""
+
+
 class PayloadError(PotluckError):
     """What arrived from the other side is not what was expected."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,10 +18,12 @@ from torch import Tensor, nn
 from potluck import algorithms, draws
 from potluck.algorithms import Algorithm, State, Upload
 from potluck.algorithms.admission import aggregated, check_upload
+from potluck.algorithms.hooks import calling, given, given_tensors
 from potluck.algorithms.uploads import cast
 from potluck.client import Client, Samples, as_tensor
 from potluck.config import FederationConfig
 from potluck.contract import Round
+from potluck.data.examples import check_inputs
 from potluck.data.transform import Transform
 from potluck.engines import Engine, Job, Outcome, Setting, find_devices, free_forgotten, make_engine
 from potluck.engines.precision import Precision
@@ -33,9 +35,8 @@ from potluck.errors import (
     PotluckError,
     RunError,
     TrainingError,
-    nearest,
 )
-from potluck.joining import admit, common_task, inputs, public_samples
+from potluck.joining import admit, check_finite, common_task, inputs, public_samples
 from potluck.metrics.accuracy import Evaluation
 from potluck.metrics.early_stop import standing
 from potluck.metrics.observe import means, observe
@@ -43,7 +44,7 @@ from potluck.metrics.protocol import History, client_scores, mean_scores, summar
 from potluck.metrics.server import ServerCounter
 from potluck.payload import Payload
 from potluck.run.record import RunRecord
-from potluck.settings import explain
+from potluck.settings import MOST, explain, unknown
 from potluck.watching import Watch, together
 
 GIVEN = "given"
@@ -92,7 +93,14 @@ class Federation:
             self.config = FederationConfig(fraction=fraction, seed=seed, engine=engine, device=device, **ours)
         except ValidationError as error:
             raise ConfigError(explain(error, FederationConfig)) from error
-        seed = self.config.seed
+        seed, path = self.config.seed, _path_of(out)
+        if transform is not None and not isinstance(transform, Transform):
+            raise ConfigError(
+                f"transform: {transform!r} is no potluck.data.transform.Transform: give, for example, "
+                "Transform(mean=(0.5,), std=(0.5,), augmentation='release')."
+            )
+        if config is not None and not isinstance(config, Mapping):
+            raise ConfigError(f"config: {config!r} is no dict of settings.")
         self.algorithm = _algorithm(algorithm, settings)
         given = _list_of(clients)
         self.clients = tuple(client.numbered(number) for number, client in enumerate(given))
@@ -111,7 +119,8 @@ class Federation:
         self._members = admit(self.clients, self.algorithm, seed, where)
         seen = public_samples(public, self.algorithm, task)
         self.task = task if seen is None else replace(task, public=len(seen))
-        self.algorithm.check_task(self.task)
+        with calling(self.algorithm, "check_task"):
+            self.algorithm.check_task(self.task)
         setting = Setting(
             algorithm=self.algorithm,
             task=self.task,
@@ -125,13 +134,13 @@ class Federation:
         self.engine: Engine = make_engine(self.config.engine, setting, self.devices)
         self.setting = setting
         self._record = RunRecord(
-            Path(out) if out is not None else None,
+            path,
             config or self._plain_config(),
             partial(inputs, self.clients, seen, setting.transform),
         )
         self.history = History()
-        with draws.initial_weights(draws.fold(seed, "server")):
-            self.server = cast(self.algorithm.server_state(self.task), setting.dtype)
+        with draws.initial_weights(draws.fold(seed, "server")), calling(self.algorithm, "server_state"):
+            self.server = cast(given_tensors(self.algorithm.server_state(self.task)), setting.dtype)
 
     # ---- running --------------------------------------------------------------------------------------------------
 
@@ -149,8 +158,8 @@ class Federation:
             watch: A :class:`potluck.Callback`, a function that is called with each event of the run, or a list of
                 them. By default a terminal or notebook shows a live bar.
         """
-        if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
-            raise ConfigError(f"rounds: {rounds!r} is not a whole number of at least 1.")
+        if not isinstance(rounds, int) or isinstance(rounds, bool) or not 1 <= rounds <= MOST:
+            raise ConfigError(f"rounds: {rounds!r} is not a whole number from 1 to {MOST:,}.")
         if rounds <= self.rounds or self.stopped_early:
             # Perhaps a run that was killed between its last round and its summary.
             self._record.finish(self.summary)
@@ -285,7 +294,8 @@ class Federation:
 
     def job(self, number: int, round: Round) -> Job:
         """The work of a client: what it holds, and what it receives in a round."""
-        payload = self.algorithm.broadcast(self.server, number, round)
+        with calling(self.algorithm, "broadcast", client=number, round=round):
+            payload = given(Payload, self.algorithm.broadcast(self.server, number, round))
         return Job(self._members[number], lambda: self._record.states.get(number), payload)
 
     def _aggregate(self, round: Round, outcomes: Sequence[Outcome], counter: ServerCounter) -> State:
@@ -326,8 +336,13 @@ class Federation:
     def logits(self, client: int | Client, x: Tensor | np.ndarray) -> Tensor:
         """The outputs of one client's personal model, with what it would receive in the next round."""
         number, x = self._number(client), as_tensor(x)
+        check_inputs(x, "the inputs to predict")
+        check_finite(x, "the inputs to predict")
         if tuple(x.shape[1:]) != self.task.shape:
-            raise DataError(f"inputs of shape {tuple(x.shape[1:])} are given, and the clients have {self.task.shape}.")
+            raise DataError(
+                f"inputs of shape {tuple(x.shape[1:])} are given, and the clients have {self.task.shape}: give a batch "
+                "of them, with samples as the first dimension."
+            )
         return self.engine.predict(self.job(number, self._next()), x)
 
     def networks(self, client: int | Client) -> dict[str, nn.Module]:
@@ -417,11 +432,26 @@ def _list_of(clients: Sequence[Client]) -> list[Client]:
     """The clients as they were given, if that is what they are."""
     if isinstance(clients, Client):
         raise ConfigError("clients: give a list of them, even of one.")
-    given = list(clients) if isinstance(clients, Sequence) else [clients]
-    for each in given:
+    if isinstance(clients, Mapping):
+        raise ConfigError("clients: give a list; of a dict, list(clients.values()).")
+    if isinstance(clients, str) or not isinstance(clients, Sequence):
+        raise ConfigError(f"clients: give a list of potluck.Client, not {clients!r}"[:200] + ".")
+    for number, each in enumerate(clients):
         if not isinstance(each, Client):
-            raise ConfigError(f"clients: give a list of potluck.Client, not of {type(each).__name__}.")
-    return given
+            raise ConfigError(
+                f"clients: number {number} is a {type(each).__name__}. Make each by potluck.Client(model, "
+                "train=(inputs, labels))."
+            )
+    return list(clients)
+
+
+def _path_of(out: object) -> Path | None:
+    """The folder of a run as it was given."""
+    if out is None:
+        return None
+    if not isinstance(out, str | Path) or not str(out) or "\0" in str(out):
+        raise ConfigError(f"out: {out!r} is not the path of a folder.")
+    return Path(out)
 
 
 @contextmanager
@@ -441,16 +471,17 @@ def _bar(rounds: int, done: int) -> Iterator[Watch]:
 
 def _algorithm(algorithm: str | Algorithm | type[Algorithm], settings: dict[str, Any]) -> Algorithm:
     if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
-        try:
-            return algorithm(**settings)
-        except ValidationError as error:
-            raise ConfigError(explain(error, algorithm)) from error
+        return algorithm(**settings)
     if isinstance(algorithm, str):
-        known = {*FederationConfig.model_fields, *algorithms.find(algorithm).model_fields}
+        own = algorithms.find(algorithm)
         for name in settings:
-            if name not in known:
-                raise ConfigError(nearest(name, known, "setting"))
+            if name not in own.model_fields:
+                raise ConfigError(unknown(name, FederationConfig, own))
         return algorithms.algorithm(algorithm, settings)
+    if not isinstance(algorithm, Algorithm):
+        raise ConfigError(
+            f"algorithm: give its name, a subclass of potluck.Algorithm or an instance of one, not {algorithm!r}."
+        )
     if settings:
         raise ConfigError(
             f"unknown settings {', '.join(settings)}: an algorithm given as an instance has its own already."

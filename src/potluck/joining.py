@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +13,12 @@ from potluck.algorithms import Algorithm, Need, names
 from potluck.algorithms import algorithm as algorithm_of
 from potluck.client import Architecture, Client, Samples, as_examples
 from potluck.contract import Task
-from potluck.data.examples import Examples
+from potluck.data.examples import Examples, check_inputs
 from potluck.data.splits import hold_out
 from potluck.data.transform import Transform
-from potluck.errors import ConfigError, DataError, ModelError
+from potluck.errors import AlgorithmError, ConfigError, DataError, ModelError, nearest
 from potluck.models import output_width, split
+from potluck.models._trial import check_gradients, check_repeatable
 from potluck.run.inputs import COUNTS, SAMPLES, Inputs, digest, text_digest
 
 
@@ -42,6 +44,11 @@ def common_task(clients: Sequence[Client], algorithm: Algorithm) -> Task:
             f"the models have {' and '.join(map(str, sorted(outputs)))} outputs: all clients learn one task."
         )
     (classes,) = outputs
+    if classes < 2:
+        raise ModelError(
+            "the models give one output, by which every prediction is the same: give one output per class, two for a "
+            "question of yes or no."
+        )
     _check_samples(clients, classes)
     widths = {width for _, width in sizes.values()}
     _check_needs(algorithm, len(sizes), widths)
@@ -65,6 +72,10 @@ def _model_sizes(clients: Sequence[Client], shape: tuple[int, ...], algorithm: A
                 parts = split(model, shape)
                 if one_head:
                     _check_head(parts["head"], algorithm)
+                if isinstance(model, nn.ModuleDict):
+                    model = nn.Sequential(parts["body"], parts["head"])
+                check_repeatable(model, shape)
+                check_gradients(parts["body"], parts["head"], shape)
                 sizes[client.architecture.key] = output_width(model, shape), output_width(parts["body"], shape)
         except ModelError as error:
             raise ModelError(f"the model of client {number}: {error}") from error
@@ -80,16 +91,18 @@ def _check_head(head: nn.Module, algorithm: Algorithm) -> None:
 
 
 def _check_needs(algorithm: Algorithm, architectures: int, widths: set[int]) -> None:
+    for need in sorted(set(algorithm.needs) - set(get_args(Need))):
+        raise AlgorithmError(f"{algorithm.title}: {nearest(str(need), get_args(Need), 'need')}")
     if "equal models" in algorithm.needs and architectures > 1:
         raise ConfigError(
             f"{algorithm.title} needs one architecture on every client, and these hold {architectures}: give all "
-            f"the same (--models cnn-1), or use a method for unlike models: {_without('equal models')}."
+            f"the same (copies of one model, or by name --models cnn-1), or use a method for unlike models: {_without('equal models')}."
         )
     if "equal width" in algorithm.needs and len(widths) > 1:
         raise ConfigError(
             f"{algorithm.title} needs representations of one width on every client, and these have "
-            f"{', '.join(map(str, sorted(widths)))}: end every body in a layer of the same width (by name: "
-            f"--models resnet-18@500,cnn-1..5), or use a method that takes any: "
+            f"{', '.join(map(str, sorted(widths)))}: end every body in a layer of the same width, so that "
+            f"all last nn.Linear have the same in_features (by name: --models resnet-18@500,cnn-1..5), or use a method that takes any: "
             f"{_without('equal models', 'equal width')}."
         )
 
@@ -99,21 +112,31 @@ def _without(*needs: Need) -> str:
 
 
 def _check_samples(clients: Sequence[Client], classes: int) -> None:
-    seen: set[int] = set()
+    seen: set[tuple[int, int]] = set()
     for number, client in enumerate(clients):
         for examples in (client.train, client.validation, client.test, client.holdout):
             # The whole source, once for all of its clients.
             x, y = examples.whole_x, examples.whole_y
-            if id(y) in seen or len(y) == 0:
+            if (id(x), id(y)) in seen or len(y) == 0:
                 continue
-            seen.add(id(y))
+            seen.add((id(x), id(y)))
+            check_inputs(x, f"the inputs of client {number}")
             if int(y.min()) < 0 or int(y.max()) >= classes:
                 raise DataError(
                     f"client {number} has labels from {int(y.min())} to {int(y.max())}, and the models {classes} "
                     "outputs: labels count from 0."
                 )
-            if x.is_floating_point() and not bool(torch.isfinite(x).all()):
-                raise DataError(f"client {number} has inputs that are not finite numbers: find and mend them first.")
+            check_finite(x, f"the inputs of client {number}")
+
+
+def check_finite(x: Tensor, whose: str) -> None:
+    """Refuse inputs with numbers that are not finite, or would not be in the type that networks compute in."""
+    if not x.is_floating_point() or x.numel() == 0:
+        return
+    if not bool(torch.isfinite(x).all()):
+        raise DataError(f"{whose} hold numbers that are not finite (NaN or infinity): find and replace them first.")
+    if x.dtype == torch.float64 and float(x.abs().max()) > torch.finfo(torch.float32).max:
+        raise DataError(f"{whose} hold numbers up to {float(x.abs().max()):.3g}, too large for float32: scale them.")
 
 
 def inputs(clients: Sequence[Client], public: Examples | None, transform: Transform) -> Inputs:
@@ -167,6 +190,8 @@ def public_samples(public: Samples | None, algorithm: Algorithm, task: Task) -> 
             f"the public data are {len(examples)} samples of shape {examples.shape}: give some of "
             f"{task.shape}, as the clients have."
         )
+    check_inputs(examples.x, "the public inputs")
+    check_finite(examples.x, "the public inputs")
     y = examples.y
     if int(y.min()) < 0 or int(y.max()) >= task.classes:
         raise DataError(f"the labels of the public data are not all from 0 to {task.classes - 1}.")
@@ -177,6 +202,9 @@ def admit(clients: Sequence[Client], algorithm: Algorithm, seed: int, device: to
     """The clients as the federation works with them: numbered, holdout set aside, data on the device."""
     moved: dict[int, Tensor] = {}
     members = []
+    share = algorithm.holdout_share
+    if not isinstance(share, int | float) or not 0 <= share < 1:
+        raise AlgorithmError(f"{algorithm.title}: holdout_share is {share!r}, and not a share from 0 up to 1.")
     for number, client in enumerate(clients):
         member = client.numbered(number)
         if algorithm.holdout_share and not len(client.holdout):

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from potluck.errors import nearest
+
+MOST = 1_000_000
+"""Upper limit of what is counted in rounds, epochs or steps: more would not end, and is a mistake."""
+
+
+class Settings(BaseModel):
+    """Validated settings, each with a type, a range and a description."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse true and false for a number or a word: Python would take them for 1 and 0."""
+        given = value if isinstance(value, list | tuple) else [value]
+        switches = [each for each in given if isinstance(each, bool)]
+        if switches and not _takes_switches(cls.model_fields[str(info.field_name)].annotation):
+            raise ValueError(f"{str(switches[0]).lower()} is not a valid value")
+        return value
+
+
+def _takes_switches(annotation: Any) -> bool:
+    known = annotation in (bool, Any, object) or isinstance(annotation, bool)
+    return known or any(map(_takes_switches, get_args(annotation)))
 
 
 def explain(error: ValidationError, kind: type[BaseModel], prefix: str = "") -> str:
@@ -18,7 +44,7 @@ def explain(error: ValidationError, kind: type[BaseModel], prefix: str = "") -> 
     if first["type"] == "extra_forbidden" and not kind.model_fields:
         return f"unknown setting {prefix + key!r}: this algorithm has none of its own."
     if first["type"] == "extra_forbidden":
-        return nearest(prefix + key, [prefix + field for field in kind.model_fields], "setting")
+        return unknown(prefix + key, kind, prefixes=[prefix])
     field = kind.model_fields.get(name)
     meaning = f" ({field.description})" if field and field.description else ""
     if first["type"] == "missing":
@@ -30,6 +56,27 @@ def explain(error: ValidationError, kind: type[BaseModel], prefix: str = "") -> 
         return f"{prefix}{key}: {reason.rstrip('.')}{meaning}."
     reason = reason.replace("should be", "is not", 1)
     return f"{prefix}{key}: {first['input']!r} {reason}{meaning}."
+
+
+def unknown(name: str, *kinds: type[BaseModel], prefixes: Sequence[str] = ("", "")) -> str:
+    """Say that no settings of these kinds are called so, with the nearest that may be meant.
+
+    A setting is also found by a word of its description, for papers call it by another name: ``lambda``.
+    """
+    fields = {
+        f"{prefix}{field}": each
+        for prefix, kind in zip(prefixes, kinds, strict=False)
+        for field, each in kind.model_fields.items()
+    }
+    said = nearest(name, fields, "setting")
+    if "did you mean" in said:
+        return said
+    asked = name.rpartition(".")[2].lower()
+    for key, field in fields.items():
+        words = re.findall(r"[a-z]{4,}", (field.description or "").lower())
+        if get_close_matches(asked, words, n=1, cutoff=0.8):
+            return said.replace(". Known:", f": did you mean {key!r} ({field.description})? Known:", 1)
+    return said
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

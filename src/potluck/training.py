@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
+
+from potluck.settings import MOST, Settings
 
 
-class Training(BaseModel):
+class Training(Settings):
     """Settings of local training. The defaults are those of the papers' released code, for small batches."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    epochs: int = Field(1, ge=1, description="local epochs of a round (E)")
-    batch_size: int = Field(64, ge=1, description="samples of a step (B)")
+    epochs: int = Field(1, ge=1, le=MOST, description="local epochs of a round (E)")
+    batch_size: int = Field(64, ge=1, lt=2**31, description="samples of a step (B)")
     optimizer: Literal["sgd", "adam"] = Field("sgd", description="optimiser, fresh in every phase")
     learning_rate: float = Field(0.01, gt=0, description="learning rate")
     momentum: float = Field(0.9, ge=0, lt=1, description="momentum of SGD")

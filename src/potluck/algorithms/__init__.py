@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from potluck.algorithms.base import Algorithm, Need
+from potluck.algorithms.declaring import check_declared
 from potluck.algorithms.fd import FD
 from potluck.algorithms.fedapen import FedAPEN
 from potluck.algorithms.fedavg import FedAvg
@@ -35,6 +36,9 @@ _KNOWN: dict[str, type[Algorithm]] = {}
 
 def register(kind: type[Algorithm]) -> type[Algorithm]:
     """Make an algorithm known by its ``name``; also usable as a decorator on one of your own."""
+    if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
+        raise ConfigError(f"only a subclass of potluck.Algorithm can be registered, not {kind!r}.")
+    check_declared(kind)
     before = _KNOWN.get(kind.name)
     if kind.name != kind.name.lower() or not kind.name.replace("-", "").isalnum():
         raise ConfigError(f"an algorithm cannot be called {kind.name!r}: use small letters, digits and hyphens.")
@@ -83,6 +87,6 @@ def algorithm(name: str, settings: Mapping[str, Any] | None = None) -> Algorithm
     """
     kind = find(name)
     try:
-        return kind(**(settings or {}))
+        return kind.model_validate(dict(settings or {}))
     except ValidationError as error:
         raise ConfigError(explain(error, kind, "algorithm.")) from error

@@ -9,6 +9,7 @@ import torch
 
 from potluck import draws
 from potluck.algorithms.base import Algorithm
+from potluck.algorithms.hooks import calling, given_tensors
 from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Round, Task
 from potluck.errors import PayloadError, PotluckError, TrainingError
@@ -43,7 +44,8 @@ def check_upload(algorithm: Algorithm, upload: Upload, state: State, task: Task)
             raise PayloadError(f"metadata {name!r} was not expected.")
         if "samples" in upload.payload.meta:
             _ = upload.samples
-        algorithm.check(upload, state, task)
+        with calling(algorithm, "check", client=upload.client):
+            algorithm.check(upload, state, task)
 
 
 def aggregated(
@@ -86,8 +88,8 @@ def _own_rates(algorithm: Algorithm) -> str:
 
 def _aggregate(algorithm: Algorithm, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
     # What an algorithm makes with PyTorch's own initialisers here is drawn from the round's key.
-    with draws.initial_weights(round.key):
-        return algorithm.aggregate(state, uploads, round, task)
+    with draws.initial_weights(round.key), calling(algorithm, "aggregate", round=round):
+        return given_tensors(algorithm.aggregate(state, uploads, round, task))
 
 
 def _not_finite(state: State) -> str | None:

@@ -9,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
+from potluck.algorithms.declaring import Kind
 from potluck.algorithms.uploads import State, Upload, mean
 from potluck.contract import Batch, Networks, Phase, Received, Round, Task
+from potluck.errors import ModelError
 from potluck.models.split import split
 from potluck.payload import Payload
+from potluck.settings import Settings
 
 Need = Literal["equal models", "equal width", "public data"]
 
 
-class Algorithm(BaseModel):
+class Algorithm(Settings, metaclass=Kind):
     """A federated method. Subclass it, state what is different, and every engine runs it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: ClassVar[str]
     """What a user types."""
     title: ClassVar[str]
-    """How its paper spells it."""
-    paper: ClassVar[str]
+    """How its paper spells it; by default the name."""
+    paper: ClassVar[str] = ""
     """Authors, title, venue and year."""
     venue: ClassVar[str] = ""
     """Authors, venue and year in a few words."""
@@ -80,6 +80,9 @@ class Algorithm(BaseModel):
         if not self.shared:
             return {}
         held = self.networks(task.common_model(), task)
+        missing = [name for name in self.shared if name not in held]
+        if missing:
+            raise ModelError(f"it shares the network {missing[0]!r}, and clients hold {', '.join(held)}.")
         return {name: held[name] for name in self.shared}
 
     def server_state(self, task: Task) -> State:

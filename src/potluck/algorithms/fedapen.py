@@ -18,6 +18,7 @@ from potluck.algorithms.parts.mutual import (
 from potluck.algorithms.parts.projection import between_0_and_1
 from potluck.algorithms.settings import setting
 from potluck.contract import Batch, Group, Networks, Phase, Received, Round, Task
+from potluck.settings import MOST
 
 
 class FedAPEN(MutualLearning):
@@ -50,7 +51,7 @@ class FedAPEN(MutualLearning):
     holdout: float = setting(
         0.05, "share of the training data set aside for adapting w", gt=0, lt=1, paper="not read; code: 0.05"
     )
-    ensemble_epochs: int = setting(10, "epochs of adapting w", ge=1, paper="not read; code: 10")
+    ensemble_epochs: int = setting(10, "epochs of adapting w", ge=1, le=MOST, paper="not read; code: 10")
     ensemble_learning_rate: float = setting(1e-3, "learning rate of w", gt=0, paper="not read; code: 0.001")
 
     @property

@@ -17,6 +17,7 @@ from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Batch, Networks, Received, Round, Task
 from potluck.metrics.server import counted_once
 from potluck.payload import Payload
+from potluck.settings import MOST
 
 
 class FedGH(Algorithm):
@@ -53,7 +54,7 @@ class FedGH(Algorithm):
         paper="0.01; 0.001 to 1 in its Figure 5",
         values=(0.001, 1),
     )
-    header_passes: int = setting(1, "how often the server goes over what it received", ge=1, paper="1")
+    header_passes: int = setting(1, "how often the server goes over what it received", ge=1, le=MOST, paper="1")
     header_step: Literal["representation", "client"] = setting(
         "representation",
         "what the server takes a step on: one mean representation, or all of a client",

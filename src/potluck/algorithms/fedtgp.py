@@ -18,6 +18,7 @@ from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Networks, Received, Round, Task
 from potluck.metrics.server import counted_once
 from potluck.payload import Payload
+from potluck.settings import MOST
 
 _NAME = "prototypes"
 _PARTS = ("embedding.weight", "0.weight", "0.bias", "2.weight", "2.bias")
@@ -57,11 +58,13 @@ class FedTGP(FedProto):
         "the distance that the margin is: the largest between two classes, or the largest to the nearest class",
         paper="paper; code: release",
     )
-    server_epochs: int = setting(100, "epochs of the server's training (S)", ge=1, paper="not read; code: 100")
+    server_epochs: int = setting(100, "epochs of the server's training (S)", ge=1, le=MOST, paper="not read; code: 100")
     server_learning_rate: float = setting(
         0.01, "learning rate of the server's training", gt=0, paper="not read; code: 0.01"
     )
-    server_batch_size: int = setting(10, "batch size of the server's training", ge=1, paper="not read; code: 10")
+    server_batch_size: int = setting(
+        10, "batch size of the server's training", ge=1, le=MOST, paper="not read; code: 10"
+    )
 
     def server_state(self, task: Task) -> State:
         """The weights that prototypes are made from, and whether they have learned anything yet."""

@@ -15,6 +15,7 @@ from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Batch, Group, Networks, Phase, Received, Round, Task
 from potluck.errors import ConfigError
 from potluck.payload import Payload
+from potluck.settings import MOST
 
 _MOST_NUMBERS = 1 << 29  # 2 GiB in float32
 
@@ -61,9 +62,9 @@ class KTPFL(Algorithm):
         1.0, "learning rate of the coefficients", gt=0, paper="not read; code: found in each round"
     )
     coefficient_steps: int = setting(
-        1, "gradient steps on a row of coefficients in a round", ge=1, paper="not read; code: 1"
+        1, "gradient steps on a row of coefficients in a round", ge=1, le=MOST, paper="not read; code: 1"
     )
-    transfer_epochs: int = setting(1, "epochs on the public data", ge=1, paper="not read; code: 1")
+    transfer_epochs: int = setting(1, "epochs on the public data", ge=1, le=MOST, paper="not read; code: 1")
     transfer_learning_rate: float | None = setting(
         None,
         "learning rate on the public data; the run's own by default",

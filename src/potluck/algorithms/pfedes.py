@@ -11,6 +11,7 @@ from potluck.algorithms.base import Algorithm
 from potluck.algorithms.settings import setting
 from potluck.contract import Batch, Group, Networks, Phase, Received, Round, Task
 from potluck.models import extractor
+from potluck.settings import MOST
 
 
 class PFedES(Algorithm):
@@ -51,6 +52,7 @@ class PFedES(Algorithm):
         5,
         "epochs of step 2, training the extractor (E_fe)",
         ge=1,
+        le=MOST,
         paper="5, 10, 15 and 20, the best test accuracy at 5 (arXiv version, section 10, 100 clients); "
         "code: the local epochs E for equal models, E + 10 for different ones",
         values=(10, 15, 20),
@@ -62,7 +64,9 @@ class PFedES(Algorithm):
         paper="0.01, the run's own",
         values=(0.01,),
     )
-    extractor_width: int = setting(8, "channels between the extractor's two layers", ge=1, paper="not said; code: 8")
+    extractor_width: int = setting(
+        8, "channels between the extractor's two layers", ge=1, le=4096, paper="not said; code: 8"
+    )
     extractor_layers: int = setting(2, "layers of the extractor", ge=1, le=8, paper="2")
     training: Literal["iterative", "simultaneous"] = setting(
         "iterative", "the paper's two steps, or both networks at once", paper="iterative; both in its ablation"

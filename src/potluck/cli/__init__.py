@@ -60,6 +60,18 @@ def main() -> None:
         # An OSError is what nobody foresaw: a folder that vanished, standard output on a disk that is full.
         say_error(error)
         sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_short_memory(error):
+            raise
+        reason = str(error).strip().partition("\n")[0] or "none is left"
+        say_error(f"there is not enough memory: {reason}. Take smaller models, a smaller batch_size, or fewer clients.")
+        sys.exit(2)
+
+
+def _is_short_memory(error: Exception) -> bool:
+    from potluck.algorithms.hooks import is_short_memory
+
+    return is_short_memory(error)
 
 
 @contextmanager

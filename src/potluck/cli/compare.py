@@ -89,6 +89,8 @@ def compare(
     refuse_choices(test, target)
     varied = parse_grid(grid or [])
     kinds = [find(method).name for method in methods or []]
+    if not kinds:
+        _refuse_settings({**given, "seeds": seeds, "grid": grid, "jobs": jobs, "part": part})
     chosen = None if seeds is None else parse_seeds(seeds)
     places, remark = [], ""
     if kinds:
@@ -119,6 +121,19 @@ def compare(
     if page:
         _write_page(console, [*(result.path for result in results), out], out, given)
     _refuse_failures(outcomes)
+
+
+def _refuse_settings(given: Mapping[str, Any]) -> None:
+    """Raise if it is said how to run, and not what: a file of settings names no methods to compare."""
+    from potluck.errors import ConfigError
+
+    flags = [name for name, value in given.items() if value and name != "data_dir"]
+    if flags:
+        flag = {"sets": "set"}.get(flags[0], flags[0].replace("_", "-"))
+        raise ConfigError(
+            f"--{flag} says how to run, and no method is named: name those to compare first, as in 'potluck compare "
+            f"standalone pfedes --{flag} ...'. Without any, the runs in --out are compared as they are."
+        )
 
 
 def _in_order(places: Sequence[Place], kinds: Sequence[str]) -> list[Place]:

@@ -124,13 +124,19 @@ class Networks:
         It runs in eval mode and changes nothing: not the weights, and no buffer of its own. What ``weights`` does not
         name, such as integer counters, is the network's own.
         """
-        module = self.modules[name]
+        module = self._named(name)
         mode = module.training
         module.eval()
         try:
             return self._run(name, inputs, {**self._held(name), **weights})
         finally:
             module.train(mode)
+
+    def _named(self, name: str) -> nn.Module:
+        """The network ``name``, or an error that says which there are."""
+        if name not in self.modules:
+            raise ModelError(f"no network {name!r}: this client holds {', '.join(self.modules)}.")
+        return self.modules[name]
 
     def _run(self, name: str, inputs: tuple[Tensor, ...], weights: Mapping[str, Tensor]) -> Tensor:
         prefix = f"{name}."
@@ -142,12 +148,12 @@ class Networks:
         """Every parameter and buffer of the network ``name``, as it is used now."""
         return {
             path: tensor if self._weights is None else self._weights[path]
-            for path, tensor in named_tensors(name, self.modules[name])
+            for path, tensor in named_tensors(name, self._named(name))
         }
 
     def parameters(self, name: str) -> dict[str, Tensor]:
         """The learnable weights of the network ``name``, as ``name.path``, to be used inside a loss."""
-        paths = [f"{name}.{path}" for path, _ in self.modules[name].named_parameters()]
+        paths = [f"{name}.{path}" for path, _ in self._named(name).named_parameters()]
         if self._weights is not None:
             return {path: self._weights[path] for path in paths}
         return dict(zip(paths, self.modules[name].parameters(), strict=True))
@@ -163,7 +169,7 @@ class Networks:
         """A copy of what travels of the networks ``names``: their ``state_dict`` without its integer counters."""
         if not names:
             return {}
-        lasting = {f"{name}.{path}" for name in names for path in self.modules[name].state_dict()}
+        lasting = {f"{name}.{path}" for name in names for path in self._named(name).state_dict()}
         held = self.state(*names)
         return {path: tensor for path, tensor in held.items() if path in lasting and tensor.is_floating_point()}
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from potluck.contract.batch import Batch
 from potluck.contract.networks import Networks
+from potluck.errors import AlgorithmError
 
 Received = Mapping[str, Tensor]
 """What a client received, as tensors by name: the second argument of ``predict``, the third of every loss."""
@@ -76,6 +77,12 @@ class Phase:
     data: Literal["train", "holdout", "public"] = "train"
     views: int = 1
     augment: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a single name where several are expected, whose letters would be taken for names."""
+        for names in (self.train, *(entry.networks for entry in self.train if isinstance(entry, Group))):
+            if isinstance(names, str):
+                raise AlgorithmError(f"a phase trains several networks, as in ({names!r},): {names!r} is one.")
 
     @property
     def groups(self) -> tuple[Group, ...]:

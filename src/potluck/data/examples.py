@@ -35,9 +35,14 @@ class Examples:
     def __post_init__(self) -> None:
         """Refuse inputs and labels that do not belong together."""
         x, y = self.whole_x, self.whole_y
+        for what, tensor in (("inputs", x), ("labels", y)):
+            if (reason := not_numbers(tensor)) is not None:
+                raise DataError(f"{what} must be dense tensors of numbers, with a dimension of samples: {reason}.")
         if len(x) != len(y):
             raise DataError(f"{len(x)} inputs come with {len(y)} labels: give one label per input.")
-        if y.ndim != 1 or y.is_floating_point():
+        if y.dtype == torch.bool:
+            raise DataError("labels are the numbers of classes, not true and false: give labels.long().")
+        if y.ndim != 1 or y.is_floating_point() or y.is_complex():
             raise DataError(f"labels must be a vector of whole numbers, not {y.dtype} of shape {tuple(y.shape)}.")
 
     def __len__(self) -> int:
@@ -83,3 +88,40 @@ class Examples:
                 moved[id(tensor)] = tensor.to(device)
         rows = None if self.rows is None else self.rows.to(device)
         return Examples(moved[id(self.whole_x)], moved[id(self.whole_y)], rows)
+
+
+def not_numbers(tensor: Tensor) -> str | None:
+    """Why a tensor is no dense array of numbers in memory, one row per sample; None if it is."""
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        return f"this one is {kind}; give to_dense() of a sparse one, and pad a nested one"
+    if tensor.is_quantized:
+        return "this one is quantised; give dequantize() of it"
+    if tensor.device.type == "meta":
+        return "this one is on the meta device and has no numbers"
+    if tensor.ndim == 0:
+        return "this one is a single number"
+    return None
+
+
+def check_inputs(x: Tensor, whose: str) -> None:
+    """Refuse inputs whose numbers networks could not take as they are.
+
+    Networks compute in numbers with a fraction. Bytes are taken for images, of two dimensions at least, and divided by
+    255; other whole numbers may be ids of words, amounts or 16-bit images, and what they are to become is not guessed.
+    """
+    if (reason := not_numbers(x)) is not None:
+        raise DataError(f"{whose} must be dense tensors of numbers, with a dimension of samples: {reason}.")
+    if x.is_complex():
+        raise DataError(f"{whose} are complex: give real numbers, such as torch.view_as_real(x).")
+    if x.dtype == torch.uint8:
+        if x.ndim < 3:
+            raise DataError(
+                f"{whose} are bytes of shape {tuple(x.shape[1:])}: bytes are divided by 255 as those of images, and "
+                "these are no images. Give x.float() for the same numbers, or x.float() / 255."
+            )
+    elif not x.is_floating_point():
+        raise DataError(
+            f"{whose} are of type {str(x.dtype).removeprefix('torch.')}: give x.float() if they are amounts. Ids of "
+            "words are not supported yet: give vectors that they stand for."
+        )

@@ -11,7 +11,7 @@ from potluck.client import Client
 from potluck.contract import Phase, Received, Round
 from potluck.data.examples import Examples
 from potluck.engines.base import Setting
-from potluck.errors import ConfigError, DataError, ModelError, TrainingError
+from potluck.errors import AlgorithmError, ConfigError, DataError, ModelError, TrainingError
 
 
 def data_of(setting: Setting, client: Client, name: str) -> Examples:
@@ -20,6 +20,10 @@ def data_of(setting: Setting, client: Client, name: str) -> Examples:
         if setting.public is None:
             raise ConfigError("this algorithm needs public data: give Federation(public=...).")
         return setting.public
+    if name not in ("train", "holdout"):
+        raise AlgorithmError(
+            f"{setting.algorithm.title} asks for data called {name!r}: there are train, holdout and public."
+        )
     data: Examples = getattr(client, name)
     if len(data) == 0:
         raise DataError(f"client {client.id} has no {name} samples, and {setting.algorithm.title} needs some.")

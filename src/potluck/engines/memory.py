@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from potluck.algorithms.base import Algorithm
+from potluck.algorithms.hooks import calling, given_tensors
 from potluck.algorithms.uploads import State
 from potluck.contract import Received, Task
 from potluck.engines.base import Job
@@ -27,6 +28,8 @@ def receive(algorithm: Algorithm, job: Job, task: Task) -> Received:
     """What arrived at a client, by what it remembers if it took part before."""
     held = job.held() if algorithm.remembers else None
     if held is None:
-        return algorithm.receive(job.payload, task)
+        with calling(algorithm, "receive", client=job.client.id):
+            return given_tensors(algorithm.receive(job.payload, task))
     last = {name.removeprefix(_RECEIVED): tensor for name, tensor in held.items() if name.startswith(_RECEIVED)}
-    return algorithm.receive_again(job.payload, last, task)
+    with calling(algorithm, "receive_again", client=job.client.id):
+        return given_tensors(algorithm.receive_again(job.payload, last, task))

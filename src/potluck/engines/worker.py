@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from potluck import draws
 from potluck.algorithms.admission import sent_by
+from potluck.algorithms.hooks import calling, given, given_loss, given_tensors, loss_of, phases_of
 from potluck.client import Client
 from potluck.contract import Batch, Networks, Phase, Received, Round
 from potluck.data.examples import Examples
@@ -24,6 +25,7 @@ from potluck.metrics.accuracy import Evaluation, Scores, scores, tally
 from potluck.metrics.counter import Counter
 from potluck.metrics.flops import Cost
 from potluck.models.copying import copy_of
+from potluck.payload import Payload
 
 
 class Worker:
@@ -47,7 +49,7 @@ class Worker:
         """Logits of a client for inputs like its own."""
         net, received = self._load(job), self._receive(job)
         y = torch.zeros(len(x), dtype=torch.int64)
-        with self.setting.precision.working():
+        with self.setting.precision.working(), calling(self.setting.algorithm, "predict", client=job.client.id):
             outputs = [self._logits(net, batch.x, received).cpu() for batch in self._all(net, Examples(x, y))]
         return torch.cat(outputs) if outputs else torch.empty(0, self.setting.task.classes)
 
@@ -68,28 +70,32 @@ class Worker:
         net.load(weights_among(received, algorithm.shared))
 
         losses, flops = [], 0
-        for number, phase in enumerate((*algorithm.adapt(round), *algorithm.phases(round))):
+        adapting, phases = phases_of(algorithm, round)
+        for number, phase in enumerate((*adapting, *phases)):
             loss, operations = self._run_phase(round, number, phase, client, net, received)
             losses.append(loss)
             flops += operations
         require_finite(round, client, losses, _weights_are_finite(net))
-        collected, operations = self._collect(client, net, received)
-        with sent_by(client.id), Counter() as making:
+        with calling(algorithm, "collect", client=client.id, round=round):
+            collected, operations = self._collect(client, net, received)
+        with sent_by(client.id), Counter() as making, calling(algorithm, "upload", client=client.id, round=round):
             # Copies: what an algorithm uploads may be the very weights that the next client is loaded into.
-            upload = algorithm.upload(net, collected, received, len(client.train), round).copied()
+            sent = algorithm.upload(net, collected, received, len(client.train), round)
+            upload = given(Payload, sent).copied()
         state = {name: tensor.cpu() for name, tensor in net.state().items()}
         return Outcome(
             client=client.id,
             state=remembering(algorithm, state, arrived),
             upload=upload,
-            loss=loss_of_round(losses, len(algorithm.adapt(round))),
+            loss=loss_of_round(losses, len(adapting)),
             flops=flops + operations + making.total,
             evaluation=self._evaluate(client, net, received),
         )
 
     def _load(self, job: Job) -> Networks:
         architecture = job.client.architecture
-        net = self.workshop.networks(architecture)
+        with calling(self.setting.algorithm, "networks", client=job.client.id):
+            net = self.workshop.networks(architecture)
         held = job.held()
         net.load(self.workshop.initial(architecture) if held is None else weights_in(held), whole=True)
         return net
@@ -114,10 +120,12 @@ class Worker:
         for epoch in range(epochs):
             for batch in epoch_batches(data, steps, key, epoch, phase, self.workshop.inputs(net)):
                 setting.check_stop()
-                loss = self._loss(phase, client, net, batch, received)
-                optimizer.step(loss)
+                with calling(setting.algorithm, loss_of(number, phase), client=client.id, round=round):
+                    loss = given_loss(self._loss(phase, client, net, batch, received))
+                    optimizer.step(loss)
                 total += loss.detach() * len(batch.y)
-        flops = self.workshop.phase_flops(client.architecture, number, phase, received, steps)
+        with calling(setting.algorithm, loss_of(number, phase), client=client.id, round=round):
+            flops = self.workshop.phase_flops(client.architecture, number, phase, received, steps)
         return float(total) / max(epochs * sum(steps), 1), flops
 
     def _loss(self, phase: Phase, client: Client, net: Networks, batch: Batch, received: Received) -> Tensor:
@@ -143,7 +151,7 @@ class Worker:
         total: dict[str, Tensor] = {}
         with torch.no_grad():
             for batch in self._all(net, data):
-                for name, value in algorithm.collect(net, batch, received).items():
+                for name, value in given_tensors(algorithm.collect(net, batch, received)).items():
                     total[name] = total[name] + value if name in total else value
         return total, self.workshop.collecting_flops(client.architecture, received, len(data))
 
@@ -157,7 +165,12 @@ class Worker:
         for module in net.modules.values():
             module.eval()
         with self.workshop.computing(net), self.setting.precision.autocast():
-            return self.setting.algorithm.predict(net, x, received).to(self.setting.dtype)
+            logits = given(Tensor, self.setting.algorithm.predict(net, x, received))
+        if logits.shape != (expected := (len(x), self.setting.task.classes)):
+            raise ValueError(
+                f"logits of shape {tuple(logits.shape)}, and not {expected}: one for each sample and class."
+            )
+        return logits.to(self.setting.dtype)
 
     def _score(self, net: Networks, data: Examples, received: Received) -> Scores | None:
         classes = self.setting.task.classes
@@ -167,8 +180,9 @@ class Worker:
         return scores(counts)
 
     def _evaluate(self, client: Client, net: Networks, received: Received) -> Evaluation:
-        test = self._score(net, client.test, received)
-        return Evaluation(client.id, test, self._score(net, client.validation, received))
+        with calling(self.setting.algorithm, "predict", client=client.id):
+            test = self._score(net, client.test, received)
+            return Evaluation(client.id, test, self._score(net, client.validation, received))
 
 
 @torch.no_grad()

@@ -45,6 +45,8 @@ class Workshop:
         setting = self.setting
         with draws.initial_weights(draws.fold(setting.seed, "networks", architecture.key)):
             made = setting.algorithm.networks(architecture.build(), setting.task)
+        if not isinstance(made, dict) or not all(isinstance(module, nn.Module) for module in made.values()):
+            raise TypeError("it does not give a dict of nn.Module.")
         return {name: module.to(setting.device, setting.dtype) for name, module in made.items()}
 
     def inputs(self, net: Networks) -> Inputs:

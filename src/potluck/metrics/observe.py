@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from potluck.algorithms.hooks import calling
 from potluck.contract import Round
 from potluck.engines.base import Engine, Job, Outcome, Setting
 from potluck.engines.memory import receive, weights_in
@@ -18,7 +19,8 @@ def observe(
     setting: Setting, engine: Engine, measure: str | None, round: Round, job: Job, outcome: Outcome
 ) -> dict[str, float]:
     """Look at the networks that a client holds after its training, on copies: nothing changes."""
-    seen = dict(setting.algorithm.observe(weights_in(outcome.state))) if outcome.state else {}
+    with calling(setting.algorithm, "observe", client=job.client.id, round=round):
+        seen = dict(setting.algorithm.observe(weights_in(outcome.state))) if outcome.state else {}
     if measure == "gradient-norm" and outcome.state:
         modules = engine.networks(Job(job.client, lambda: outcome.state, job.payload))
         received = receive(setting.algorithm, job, setting.task)

@@ -73,6 +73,67 @@ def outputs_of(model: nn.Module, x: Tensor, training: bool, called: str = "the m
     return output
 
 
+def check_repeatable(model: nn.Module, shape: tuple[int, ...]) -> None:
+    """Raise a ModelError if a model remembers, outside of its weights and buffers, how often it was called.
+
+    Clients of one architecture share a module, and a run that goes on has only what a state holds.
+    """
+    x = made_up_batch(model, shape)
+    with generators_kept(x):
+        model = copied(model)
+        outputs_of(model, x, training=False)  # what is made in the first call may stay as it is
+        before = _numbers(model)
+        first, second = (outputs_of(model, x, training=False) for _ in range(2))
+        # Of copies: in training a model may change its buffers, which are kept.
+        learning = [outputs_of(copied(model), x, training=True) for _ in range(2)]
+        outputs_of(model, x, training=True)
+    changed = [name for name, value in _numbers(model).items() if name in before and before[name] != value]
+    if changed:
+        raise ModelError(
+            f"the model changes its attribute {changed[0]!r} when it is called, and Potluck cannot keep that for each "
+            "client: make it a buffer (register_buffer), or leave it out."
+        )
+    for outputs in ((first, second), learning):
+        if not torch.allclose(*outputs, rtol=1e-4, atol=1e-6, equal_nan=True):
+            raise ModelError(
+                "the model gives something else each time for the same inputs: what it remembers between calls must "
+                "be a buffer that evaluation does not change, and what it draws must be dropout."
+            )
+
+
+def _numbers(model: nn.Module) -> dict[str, object]:
+    """Plain attributes of all parts of a model, by name."""
+    return {
+        f"{path}.{name}".removeprefix("."): value
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, int | float | str) and name != "training"
+    }
+
+
+def check_gradients(body: nn.Module, head: nn.Module, shape: tuple[int, ...]) -> None:
+    """Raise a ModelError if no gradient reaches the weights of the body, so that they could not learn."""
+    x = made_up_batch(body, shape)
+    with generators_kept(x):
+        body, head = copied(body).train(), copied(head).train()
+        weights = list(body.parameters())
+        torch.default_generator.manual_seed(0)
+        with torch.enable_grad():
+            output = head(body(x))
+            found: tuple[Tensor | None, ...] = (None,)
+            if weights and output.requires_grad:
+                try:
+                    found = torch.autograd.grad(output.sum(), weights, allow_unused=True)
+                except RuntimeError as error:
+                    raise ModelError(f"the model has no gradient: {_first_line(error)}") from error
+    if weights and all(gradient is None for gradient in found):
+        raise ModelError(
+            "no gradient reaches the weights before its last layer, so that they cannot learn: remove what detaches "
+            "them (detach(), torch.no_grad(), a way through NumPy). A body that is to stay as it is cannot be given "
+            "yet: give what it makes of the samples as inputs instead."
+        )
+
+
 def _first_line(error: Exception) -> str:
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"

@@ -15,7 +15,10 @@ from torch import Tensor, nn
 from potluck.errors import ModelError
 from potluck.models._trial import copied, generators_kept, made_up_batch, outputs_of
 
-_OR_PAIR = "or give the model as two modules called `body` and `head`, where model(x) is head(body(x))"
+_OR_PAIR = (
+    "or give the model as two modules called `body` and `head`, where body(x) is one vector per input and model(x) is "
+    "head(body(x))"
+)
 
 
 def split(model: nn.Module, shape: tuple[int, ...]) -> dict[str, nn.Module]:

@@ -41,8 +41,12 @@ def check_algorithm(algorithm: Algorithm) -> None:
     _settings_are_its_own(algorithm)
     try:
         _check(algorithm)
+    except ConformanceError:
+        raise
     except PotluckError as error:
         raise ConformanceError(f"it does not run: {error}") from error
+    except Exception as error:  # a hook that is tried here by itself
+        raise ConformanceError(f"it does not run: {type(error).__name__}: {error}") from error
 
 
 def _check(algorithm: Algorithm) -> None:

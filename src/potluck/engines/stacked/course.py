@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from potluck.algorithms.admission import sent_by
+from potluck.algorithms.hooks import calling, given, phases_of
 from potluck.algorithms.uploads import State
 from potluck.contract import Phase, Round
 from potluck.engines.base import Outcome
@@ -17,6 +18,7 @@ from potluck.engines.stacked.team import Team
 from potluck.engines.stacked.timetable import Timetable
 from potluck.engines.stacked.transfer import Arriving, fetching
 from potluck.metrics.counter import Counter
+from potluck.payload import Payload
 
 
 class Course:
@@ -46,7 +48,8 @@ class Course:
         """Train, one step after another; nothing waits for the device."""
         team, algorithm = self.team, self.team.setting.algorithm
         team.load(algorithm.shared)
-        for number, phase in enumerate((*algorithm.adapt(self.round), *algorithm.phases(self.round))):
+        adapting, phases = phases_of(algorithm, self.round)
+        for number, phase in enumerate((*adapting, *phases)):
             yield from self._phase(number, phase)
         if algorithm.collects is not None:
             self._found["sum"] = team.collect(algorithm.collects)
@@ -100,7 +103,8 @@ class Course:
     def outcomes(self) -> Iterator[Outcome]:
         """What came of it, in the order of the clients; it was fetched before."""
         team, algorithm = self.team, self.team.setting.algorithm
-        template, stack, adapting = team.resident.template, team.stack, len(algorithm.adapt(self.round))
+        template, stack = team.resident.template, team.stack
+        adapting = len(phases_of(algorithm, self.round)[0])
         flat = self._arriving.wait()
         host = {part: {name: flat[f"{part} {name}"] for name in named} for part, named in self._found.items()}
         states = list(self._states)
@@ -116,7 +120,9 @@ class Course:
             received = {name: tensor.clone() for name, tensor in team.received[number].items()}
             net = template.networks(state)
             with sent_by(client.id), Counter() as making:
-                upload = algorithm.upload(net, collected, received, len(client.train), self.round).copied()
+                with calling(algorithm, "upload", client=client.id, round=self.round):
+                    sent = algorithm.upload(net, collected, received, len(client.train), self.round)
+                upload = given(Payload, sent).copied()
             state = remembering(algorithm, state, team.received[number])
             if team.cache.enabled:
                 try:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
+from potluck.algorithms.hooks import is_short_memory
+from potluck.errors import PotluckError
+
 _log = logging.getLogger("potluck")
-_SHORT = re.compile("out of memory|ALLOC_FAILED")
-"""How libraries, drivers and compilers say that memory is short, who do not know of PyTorch's error for it."""
 
 
 @dataclass
@@ -37,8 +38,10 @@ def attempt() -> Iterator[Attempt]:
     made = Attempt()
     try:
         yield made
-    except RuntimeError as error:
-        if isinstance(error, torch.cuda.OutOfMemoryError) or _SHORT.search(str(error)):
+    except PotluckError:
+        raise
+    except Exception as error:  # a loss of one's own may raise anything; the loop engine says what is wrong with it
+        if is_short_memory(error):
             made.fits = False
         elif isinstance(error, getattr(torch, "AcceleratorError", ())):
             raise

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from weakref import WeakSet
 
 import torch
 
+from potluck.algorithms.hooks import calling, phases_of
 from potluck.contract import Received, Round
 from potluck.engines.base import Job, Setting
 from potluck.engines.memory import receive
@@ -80,7 +82,7 @@ class Roster:
         if resident.refused is not None:
             return [], list(jobs)
         received = [receive(algorithm, job, self.setting.task) for job in jobs]
-        phases = () if round is None else (*algorithm.adapt(round), *algorithm.phases(round))
+        phases = () if round is None else tuple(itertools.chain(*phases_of(algorithm, round)))
         if (reason := resident.refuses(phases, received)) is not None:
             self._say_refused(jobs, reason)
             return [], list(jobs)
@@ -181,7 +183,9 @@ class Roster:
     def _resident(self, job: Job) -> Resident:
         architecture = job.client.architecture
         if architecture.key not in self._residents:
-            self._residents[architecture.key] = Resident(self.setting, self._workshop, architecture, keeps=self._gpu)
+            with calling(self.setting.algorithm, "networks", client=job.client.id):
+                made = Resident(self.setting, self._workshop, architecture, keeps=self._gpu)
+            self._residents[architecture.key] = made
         return self._residents[architecture.key]
 
     def _team(self, resident: Resident, jobs: Sequence[Job], received: Sequence[Received]) -> Team:

@@ -175,6 +175,8 @@ def _reading(stage: _Stage, algorithm: Algorithm) -> bool:
     with torch.no_grad():
         logits = algorithm.predict(net, batch.x, stage.received)
         found = predict_batch(*given)[0, :_REAL]
+        if logits.shape != (_REAL, stage.task.classes):
+            raise NotStackableError(f"its prediction has the shape {tuple(logits.shape)}")
         stage.same("prediction", logits, found, 1 + float(logits.abs().max()))
         if algorithm.collects is not None:
             sums = collect_batch(*given)
