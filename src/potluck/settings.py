@@ -9,8 +9,6 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
-from potluck.errors import nearest
-
 MOST = 1_000_000
 """Upper limit of what is counted in rounds, epochs or steps: more would not end, and is a mistake."""
 
@@ -68,15 +66,16 @@ def unknown(name: str, *kinds: type[BaseModel], prefixes: Sequence[str] = ("", "
         for prefix, kind in zip(prefixes, kinds, strict=False)
         for field, each in kind.model_fields.items()
     }
-    said = nearest(name, fields, "setting")
-    if "did you mean" in said:
-        return said
+    listed = f"Known: {', '.join(sorted(fields))}."
     asked = name.rpartition(".")[2].lower()
+    last = {key.rpartition(".")[2]: key for key in reversed(fields)}
+    if close := get_close_matches(asked, last, n=1, cutoff=0.5):
+        return f"unknown setting {name!r}: did you mean {last[close[0]]!r}? {listed}"
     for key, field in fields.items():
-        words = re.findall(r"[a-z]{4,}", (field.description or "").lower())
+        words = re.findall(r"[a-z]{3,}", (field.description or "").lower())
         if get_close_matches(asked, words, n=1, cutoff=0.8):
-            return said.replace(". Known:", f": did you mean {key!r} ({field.description})? Known:", 1)
-    return said
+            return f"unknown setting {name!r}: did you mean {key!r} ({field.description})? {listed}"
+    return f"unknown setting {name!r}. {listed}"
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
