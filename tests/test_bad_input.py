@@ -95,6 +95,15 @@ BAD_SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "unlike models": (("fedavg", "--models", "cnn-1..2"), "FedAvg needs one architecture on every client"),
     "data by name only": (("pfedes", "--data", "given"), "unknown data set 'given'"),
     "version": (("pfedes", "--set", "version=2"), "version: 2 is not 1"),
+    "true in a pair": (("pfedes", "--set", "betas=[true, 0.9]"), "betas: true is not a valid value"),
+    "the name that papers use": (("fedproto", "--set", "lamda=1"), "did you mean 'algorithm.pull' (weight of the"),
+    "a misspelt setting of the method": (("fedtgp", "--set", "margn=1"), "did you mean 'algorithm.margin'?"),
+    "rounds without end": (("pfedes", "--rounds", "9" * 26), "is not less than or equal to 1000000"),
+    "epochs without end": (("pfedes", "--set", f"algorithm.extractor_epochs={'9' * 20}"), "or equal to 1000000"),
+    "thousands of digits": (("pfedes", "--set", f"epochs={'9' * 5000}"), "exceeded maximum size"),
+    "an extractor too wide": (("pfedes", "--set", "algorithm.extractor_width=1000000000"), "or equal to 4096"),
+    "a null character": (("pfedes", "--set", 'data_dir="a\\u0000b"'), "holds a null character"),
+    "an empty split": (("pfedes", "--split", ""), "split '' is neither"),
 }  # fmt: skip
 
 
@@ -125,6 +134,20 @@ def test_settings_in_a_file(refused: Callable[..., str], content: str | bytes | 
     if content is not None:
         Path("settings.toml").write_bytes(content if isinstance(content, bytes) else content.encode())
     assert said in refused("run", "pfedes", "--config", "settings.toml")
+
+
+def test_a_comparison_without_methods(refused: Callable[..., str]) -> None:
+    Path("settings.toml").write_text("rounds = 3")
+    for flags in (("--config", "settings.toml"), ("--rounds", 3), ("--set", "epochs=2"), ("--seeds", "0,1")):
+        assert f"{flags[0]} says how to run, and no method is named" in refused("compare", *flags)
+
+
+def test_short_memory(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(*_: object) -> None:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+
+    monkeypatch.setattr("potluck.experiment.make_federation", short)
+    assert "there is not enough memory: " in refused("run", "pfedes")
 
 
 def test_settings_in_a_folder(refused: Callable[..., str]) -> None:

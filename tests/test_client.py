@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from potluck.client import Architecture, Client, as_examples, as_tensor
 from potluck.data.examples import Examples
-from potluck.errors import DataError, ModelError
+from potluck.errors import ConfigError, DataError, ModelError
 from potluck.federation import Federation
 
 X, Y = torch.arange(12.0).reshape(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])
@@ -81,6 +82,76 @@ def test_what_is_no_pair_of_inputs_and_labels_is_refused(given: Any) -> None:
         Client(net(), train=given)
 
 
+class Frame:
+    """An object that is an array to NumPy and has keys of its own, as a frame of pandas."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return X.double().numpy()
+
+    def __getitem__(self, key: object) -> object:
+        raise KeyError(key)
+
+
+def test_what_numpy_takes_for_an_array_is_taken() -> None:
+    client = Client(net(), train=(Frame(), Y))  # type: ignore[arg-type]  # as documented, not as typed
+    assert torch.equal(client.train.x, X.double())
+
+
+def test_gradients_of_inputs_are_left_behind() -> None:
+    assert not Client(net(), train=(X.clone().requires_grad_(), Y)).train.x.requires_grad
+
+
+def test_labels_of_types_that_pytorch_hardly_knows_are_taken() -> None:
+    assert Client(net(), train=(X, Y.numpy().astype(np.uint16))).train.y.dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "said"),
+    [
+        (X.to_sparse(), Y, "inputs must be dense .* sparse_coo"),
+        (X.to("meta"), Y, "inputs must be dense .* meta device"),
+        (torch.tensor(1.0), Y, "single number"),
+        (X, torch.tensor(1), "single number"),
+        (X, Y.to_sparse(), "labels must be dense"),
+        (X, Y > 0, "not true and false"),
+        (np.ma.masked_less(X.numpy(), 3), Y, "masked"),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_refused(x: Any, y: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        Client(net(), train=(x, y))
+
+
+@pytest.mark.parametrize(
+    ("x", "said"),
+    [
+        (X.long(), "int64: give x.float.. if they are amounts. Ids of words are not supported yet"),
+        (X.bool(), "bool"),
+        (X.to(torch.uint8), "bytes are divided by 255"),
+        (X.to(torch.complex64), "complex"),
+        (X.double() * 1e300, "too large for float32"),
+        (X / 0, "not finite"),
+    ],
+)
+def test_inputs_that_networks_cannot_take_as_they_are_are_refused(x: Tensor, said: str) -> None:
+    with pytest.raises(DataError, match=f"client 1 .*{said}"):
+        Federation("standalone", [Client(net(), (X, Y)), Client(net(), (x, Y))], device="cpu")
+    federation = Federation("standalone", [Client(net(), (X, Y))], device="cpu")
+    with pytest.raises(DataError, match=f"the inputs to predict .*{said}"):
+        federation.predict(0, x)
+
+
+@pytest.mark.parametrize("rows", [[6], [-1], [0.5], [[0]]])
+def test_rows_that_are_not_there_are_refused(rows: Any) -> None:
+    with pytest.raises(DataError, match="rows"):
+        Client(net(), train=Examples(X, Y, rows=torch.tensor(rows)))
+
+
+def test_public_samples_are_named() -> None:
+    with pytest.raises(DataError, match="the public inputs hold numbers that are not finite"):
+        Federation("kt-pfl", [Client(net(), (X, Y))], device="cpu", public=(X / 0, Y))
+
+
 def test_no_samples() -> None:
     assert len(as_examples(None)) == 0
 
@@ -123,6 +194,59 @@ def test_a_model_with_frozen_weights_is_refused() -> None:
     model[0].requires_grad_(False)  # type: ignore[index]
     with pytest.raises(ModelError, match=r"weight '0\.weight' of the model is frozen"):
         Client(model, (X, Y))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: net().to("meta"), "on the meta device"),
+        (lambda: nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 3)), "run the model once on a batch"),
+    ],
+)
+def test_a_model_without_numbers_is_refused(make: Callable[[], nn.Module], said: str) -> None:
+    with pytest.raises(ModelError, match=said):
+        Client(make(), (X, Y))
+
+
+class Odd(nn.Module):
+    """Does something between its two layers."""
+
+    def __init__(self, between: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.a, self.b, self.between = nn.Linear(2, 4), nn.Linear(4, 3), between
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.b(self.between(self, self.a(x)))
+        return output
+
+
+DRAWN = itertools.count()
+"""Stands for random numbers that PyTorch knows nothing of."""
+
+
+def _counted(model: Any, h: Tensor) -> Tensor:
+    model.calls += 1
+    return h
+
+
+@pytest.mark.parametrize(
+    ("between", "said"),
+    [
+        (lambda _, h: h.detach(), "no gradient reaches the weights before its last layer"),
+        (lambda _, h: torch.from_numpy(h.detach().numpy()), "no gradient reaches"),
+        (_counted, "changes its attribute 'calls' when it is called"),
+        (lambda model, h: h + next(DRAWN) if model.training else h, "something else"),
+    ],
+)
+def test_a_model_that_cannot_learn_or_be_repeated_is_refused(between: Any, said: str) -> None:
+    with pytest.raises(ModelError, match=f"client 0: .*{said}"):
+        Federation("standalone", [Client(Odd(between), (X, Y))], device="cpu")
+
+
+def test_a_model_of_one_output_is_refused() -> None:
+    with pytest.raises(ModelError, match="one output per class, two for a question of yes or no"):
+        Federation("standalone", [Client(nn.Linear(2, 1), (X, Y * 0))], device="cpu")
 
 
 class Locked(nn.Module):
@@ -186,3 +310,31 @@ def test_equal_recurrent_networks_are_averaged(kind: Callable[..., nn.Module], e
     held = [federation.networks(number)["body"].state_dict() for number in range(2)]
     assert all(torch.isfinite(tensor).all() for state in held for tensor in state.values())
     assert federation.logits(0, x).shape == (12, 2)
+
+
+# ---- federations ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clients", [None, "abc", 3, [(X, Y)], {"a": 1}, [None], Client, (c for c in ())])
+def test_what_are_no_clients_is_refused(clients: Any) -> None:
+    with pytest.raises(ConfigError, match="clients: "):
+        Federation("standalone", clients)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"algorithm": None}, {"algorithm": 3}, {"algorithm": int}, {"transform": len}, {"transform": "release"},
+        {"out": 5}, {"out": "a\0b"}, {"out": ""}, {"seed": True}, {"fraction": True}, {"epochs": True},
+        {"betas": (True, 0.9)}, {"epochs": 10**30}, {"config": 3},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_arguments_of_a_wrong_type_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        Federation(**{"algorithm": "standalone", "clients": [Client(net(), (X, Y))], **wrong})
+
+
+def test_a_setting_by_the_name_that_papers_use() -> None:
+    with pytest.raises(ConfigError, match=r"unknown setting 'lamda': did you mean 'pull' \(weight of the distance"):
+        Federation("fedproto", [Client(net(), (X, Y))], lamda=1)

@@ -114,12 +114,26 @@ class Client:
 def as_examples(samples: Samples | None) -> Examples:
     """Samples as a user gives them; ``None`` is none at all."""
     if isinstance(samples, Examples):
+        _check_rows(samples)
         return samples
     if samples is None:
         return Examples(torch.empty(0), torch.empty(0, dtype=torch.int64))
     if not isinstance(samples, tuple | list) or len(samples) != 2:
         raise DataError(f"samples are a pair of inputs and labels, not a {type(samples).__name__}.")
     return Examples(as_tensor(samples[0]), as_labels(samples[1]))
+
+
+def _check_rows(samples: Examples) -> None:
+    """Raise if rows of a source are no rows of it."""
+    rows, count = samples.rows, len(samples.whole_y)
+    if rows is None or (rows.ndim == 1 and rows.numel() == 0):
+        return
+    if rows.ndim != 1 or rows.is_floating_point() or rows.is_complex() or rows.dtype == torch.bool:
+        raise DataError(f"rows are a vector of whole numbers, not {rows.dtype} of shape {tuple(rows.shape)}.")
+    if int(rows.min()) < 0 or int(rows.max()) >= count:
+        raise DataError(
+            f"rows from {int(rows.min())} to {int(rows.max())} are asked for, and the source has {count}, from 0 on."
+        )
 
 
 def as_labels(values: Tensor | np.ndarray) -> Tensor:

@@ -171,7 +171,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {text!r} is not of the form key=value, for example --set epochs=10.")
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # also a number of thousands of digits
         return key, value.strip()
 
 

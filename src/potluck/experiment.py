@@ -41,7 +41,7 @@ class Shares:
 def share_out(config: RunConfig, source: Source) -> Shares:
     """Split a data set into pools, set public samples aside if asked for, and deal the rest to the clients."""
     key = draws.fold(config.seed, "data")
-    rows = pools(source, config.split or source.default_split, key)
+    rows = pools(source, source.default_split if config.split is None else config.split, key)
     public = None
     if config.set_aside == "public":
         stay, aside = set_aside(source.y[rows["train"]], config.public, draws.fold(key, "public"))

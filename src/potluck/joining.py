@@ -96,14 +96,15 @@ def _check_needs(algorithm: Algorithm, architectures: int, widths: set[int]) -> 
     if "equal models" in algorithm.needs and architectures > 1:
         raise ConfigError(
             f"{algorithm.title} needs one architecture on every client, and these hold {architectures}: give all "
-            f"the same (copies of one model, or by name --models cnn-1), or use a method for unlike models: {_without('equal models')}."
+            f"the same (copies of one model, or by name --models cnn-1), or use a method for unlike models: "
+            f"{_without('equal models')}."
         )
     if "equal width" in algorithm.needs and len(widths) > 1:
         raise ConfigError(
             f"{algorithm.title} needs representations of one width on every client, and these have "
             f"{', '.join(map(str, sorted(widths)))}: end every body in a layer of the same width, so that "
-            f"all last nn.Linear have the same in_features (by name: --models resnet-18@500,cnn-1..5), or use a method that takes any: "
-            f"{_without('equal models', 'equal width')}."
+            f"all last nn.Linear have the same in_features (by name: --models resnet-18@500,cnn-1..5), or use a method "
+            f"that takes any: {_without('equal models', 'equal width')}."
         )
 
 

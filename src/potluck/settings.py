@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 
 MOST = 1_000_000
 """Upper limit of what is counted in rounds, epochs or steps: more would not end, and is a mistake."""
+_SHOWN = 100
+"""So many letters of a value that is wrong are shown."""
 
 
 class Settings(BaseModel):
@@ -53,7 +55,9 @@ def explain(error: ValidationError, kind: type[BaseModel], prefix: str = "") -> 
             return f"{prefix.rstrip('.')}: {reason.rstrip('.')}.".removeprefix(": ")
         return f"{prefix}{key}: {reason.rstrip('.')}{meaning}."
     reason = reason.replace("should be", "is not", 1)
-    return f"{prefix}{key}: {first['input']!r} {reason}{meaning}."
+    given = repr(first["input"])
+    given = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."
+    return f"{prefix}{key}: {given}{' ' if reason.startswith('is ') else ': '}{reason}{meaning}."
 
 
 def unknown(name: str, *kinds: type[BaseModel], prefixes: Sequence[str] = ("", "")) -> str:

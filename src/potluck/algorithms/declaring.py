@@ -30,7 +30,7 @@ class Kind(type(BaseModel)):  # type: ignore[misc]  # pydantic's own metaclass i
             if found is None:
                 raise AlgorithmError(f"algorithm {name}: {str(error).splitlines()[0]}") from error
             raise AlgorithmError(_without_annotation(name, found[1])) from error
-        _check_names(made, bases)
+        _check_names(made)
         if "name" in namespace and not hasattr(made, "title"):
             made.title = made.name
         return cast(Kind, made)
@@ -54,7 +54,7 @@ def _without_annotation(kind: str, name: str) -> str:
     )
 
 
-def _check_names(made: Any, bases: tuple[type, ...]) -> None:
+def _check_names(made: Any) -> None:
     """Raise if a setting takes the name of something that every algorithm has, or a property is a method."""
     root = next((base for base in made.__mro__[::-1] if type(base) is Kind), made)
     if root is made:

@@ -118,7 +118,7 @@ def parse_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
 def _values(key: str, text: str) -> list[Any]:
     try:
         array = tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         array = None
     if isinstance(array, list):
         return array

@@ -93,6 +93,8 @@ def check_repeatable(model: nn.Module, shape: tuple[int, ...]) -> None:
             f"the model changes its attribute {changed[0]!r} when it is called, and Potluck cannot keep that for each "
             "client: make it a buffer (register_buffer), or leave it out."
         )
+    if any(bool(output.isnan().any()) for output in (first, *learning)):
+        raise ModelError("the model gives NaN for ordinary inputs, with the weights that it comes with.")
     for outputs in ((first, second), learning):
         if not torch.allclose(*outputs, rtol=1e-4, atol=1e-6, equal_nan=True):
             raise ModelError(
@@ -118,14 +120,14 @@ def check_gradients(body: nn.Module, head: nn.Module, shape: tuple[int, ...]) ->
         body, head = copied(body).train(), copied(head).train()
         weights = list(body.parameters())
         torch.default_generator.manual_seed(0)
-        with torch.enable_grad():
-            output = head(body(x))
-            found: tuple[Tensor | None, ...] = (None,)
-            if weights and output.requires_grad:
-                try:
+        found: tuple[Tensor | None, ...] = (None,)
+        try:
+            with torch.enable_grad():
+                output = head(body(x))
+                if weights and output.requires_grad:
                     found = torch.autograd.grad(output.sum(), weights, allow_unused=True)
-                except RuntimeError as error:
-                    raise ModelError(f"the model has no gradient: {_first_line(error)}") from error
+        except Exception as error:  # whatever it may raise where gradients are recorded
+            raise ModelError(f"the model has no gradient: {_first_line(error)}") from error
     if weights and all(gradient is None for gradient in found):
         raise ModelError(
             "no gradient reaches the weights before its last layer, so that they cannot learn: remove what detaches "
