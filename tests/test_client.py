@@ -315,7 +315,7 @@ def test_equal_recurrent_networks_are_averaged(kind: Callable[..., nn.Module], e
 # ---- federations ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("clients", [None, "abc", 3, [(X, Y)], {"a": 1}, [None], Client, (c for c in ())])
+@pytest.mark.parametrize("clients", [None, "abc", 3, [(X, Y)], {"a": 1}, [None], Client, iter([None])])
 def test_what_are_no_clients_is_refused(clients: Any) -> None:
     with pytest.raises(ConfigError, match="clients: "):
         Federation("standalone", clients)

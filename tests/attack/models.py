@@ -123,7 +123,7 @@ MODELS: dict[str, tuple[Callable[[], Any], str]] = {
     "counts its calls": (_of(_counts), "client 0"),
     "remembers its inputs": (_of(_remembers), "client 0"),
     "accumulates a tensor": (_of(_accumulates), "client 0"),
-    "raises": (_of(lambda _m, _x: {}["x"]), "does not run"),
+    "raises": (_of(lambda _m, _x: {"a": 1}["x"]), "does not run"),
     "raises in training": (_of(_in_training(_raise)), "in training"),
     "raises without a word": (_of(lambda _m, _x: [].pop()), "does not run"),
     "random numbers of NumPy": (_of(lambda m, x: m.b(m.a(x) * float(DRAWS.random()))), "client 0"),

@@ -236,7 +236,7 @@ ARGUMENTS: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"learning_rate": 1e300}, "not finite"), ({"early_stop": 2}, "validation"), ({"fraction": 0.001}, "nobody"),
     ],
 }  # fmt: skip
-_NONE: tuple[Any, ...] = (None, True, [1], {"a": 1}, len, torch.ones(3), np.ones(2), b"1", "nonsense", object())
+_NONE: tuple[Any, ...] = (None, True, [1], {"a": 1}, len, torch.ones(3), np.ones(2), b"one", "nonsense", object())
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "seed": (*_NONE, -1, 2**63, 0.5, math.nan, math.inf, 10**30),
     "fraction": (*_NONE, 0, -0.5, 1.01, math.nan, math.inf, -math.inf, 10**30),
@@ -375,17 +375,29 @@ def _made(name: str, make: Callable[[], Any]) -> Do:
     return lambda: run(**{name: make()})
 
 
+def _of_samples(make: Callable[[], Any]) -> None:
+    Federation("standalone", [Client(net(), make())], device="cpu")
+
+
+def _of_clients(make: Callable[[], Any]) -> None:
+    Federation("standalone", make(), device="cpu")
+
+
+def _after_a_round(act: Callable[[Federation], object]) -> None:
+    act(run())
+
+
 def _all() -> Iterator[tuple[str, str, Do, str]]:
     for group, name, table in (("inputs", "x", INPUTS), ("labels", "y", LABELS), ("test samples", "test", POOLS)):
         for what, (make, says) in table.items():
             yield group, what, _made(name, make), says
     for what, (make, says) in PAIRS.items():
-        yield "samples", what, lambda make=make: Federation("standalone", [Client(net(), make())]), says
+        yield "samples", what, functools.partial(_of_samples, make), says
     for what, (make, says) in MODELS.items():
         for engine in ("loop", "stacked"):
             yield "models", f"{what}, {engine}", functools.partial(run, model=make, engine=engine), says
     for what, (make, says) in CLIENTS.items():
-        yield "clients", what, lambda make=make: Federation("standalone", make(), device="cpu"), says
+        yield "clients", what, functools.partial(_of_clients, make), says
     for what, variants in ARGUMENTS.items():
         for number, (arguments, says) in enumerate(variants):
             yield "arguments", f"{what} {number}", functools.partial(run, **arguments), says
@@ -393,7 +405,7 @@ def _all() -> Iterator[tuple[str, str, Do, str]]:
         for number, value in enumerate(values):
             yield "settings in Python", f"{what} {number}", functools.partial(run, **{what: value}), what
     for what, (act, says) in LATER.items():
-        yield "methods of a federation", what, lambda act=act: act(run()), says
+        yield "methods of a federation", what, functools.partial(_after_a_round, act), says
 
 
 def cases() -> list[Case]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic.errors import PydanticUserError
@@ -12,10 +12,15 @@ from pydantic.errors import PydanticUserError
 from potluck.errors import AlgorithmError, ConfigError
 from potluck.settings import explain
 
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)  # which has no public name
+
 _ATTRIBUTE = re.compile(r"`(\w+)(?: =|`)")
 
 
-class Kind(type(BaseModel)):  # type: ignore[misc]  # pydantic's own metaclass is not typed as a class
+class Kind(ModelMetaclass):
     """Makes the classes of algorithms."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **more: Any) -> Kind:
@@ -24,7 +29,7 @@ class Kind(type(BaseModel)):  # type: ignore[misc]  # pydantic's own metaclass i
             with warnings.catch_warnings():
                 # It is an error, below.
                 warnings.filterwarnings("ignore", 'Field name ".*" in ".*" shadows an attribute', UserWarning)
-                made = super().__new__(mcs, name, bases, namespace, **more)
+                made: Any = super().__new__(mcs, name, bases, namespace, **more)
         except PydanticUserError as error:
             found = _ATTRIBUTE.search(str(error))
             if found is None:

@@ -81,10 +81,12 @@ def given(kind: type[T], value: object) -> T:
 
 def given_tensors(value: object) -> dict[str, Tensor]:
     """The same, of tensors by name."""
-    for name, tensor in given(Mapping, value).items():
+    if not isinstance(value, Mapping):
+        raise TypeError(f"it gives {_short(value)}, and not tensors by name.")
+    for name, tensor in value.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor):
             raise TypeError(f"it gives {_short(tensor)} as {name!r}, and not tensors by name.")
-    return dict(given(Mapping, value))
+    return dict(value)
 
 
 def given_loss(value: object) -> Tensor:

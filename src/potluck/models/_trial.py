@@ -95,8 +95,8 @@ def check_repeatable(model: nn.Module, shape: tuple[int, ...]) -> None:
         )
     if any(bool(output.isnan().any()) for output in (first, *learning)):
         raise ModelError("the model gives NaN for ordinary inputs, with the weights that it comes with.")
-    for outputs in ((first, second), learning):
-        if not torch.allclose(*outputs, rtol=1e-4, atol=1e-6, equal_nan=True):
+    for one, other in ((first, second), learning):
+        if not torch.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True):
             raise ModelError(
                 "the model gives something else each time for the same inputs: what it remembers between calls must "
                 "be a buffer that evaluation does not change, and what it draws must be dropout."
