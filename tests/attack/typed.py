@@ -123,7 +123,7 @@ def _settings() -> Iterator[Case]:
         if name in ("algorithm", "clip_norm", "version"):
             continue
         for what, value in _values(field, name).items():
-            arguments = ("run", "pfedes", "--data", "@data", *SHORT, "--out", "@out")
+            arguments: tuple[Any, ...] = ("run", "pfedes", "--data", "@data", *SHORT, "--out", "@out")
             if f"--{name}" in arguments:
                 at = arguments.index(f"--{name}")
                 arguments = (*arguments[:at], *arguments[at + 2 :])

@@ -7,17 +7,22 @@ An algorithm is also its validated settings: its fields are what a user can set,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from potluck.algorithms.declaring import Kind
 from potluck.algorithms.uploads import State, Upload, mean
 from potluck.contract import Batch, Networks, Phase, Received, Round, Task
 from potluck.errors import ModelError
 from potluck.models.split import split
 from potluck.payload import Payload
 from potluck.settings import Settings
+
+if TYPE_CHECKING:
+    # Algorithms are ordinary models; what the class of their classes adds are messages.
+    from pydantic._internal._model_construction import ModelMetaclass as Kind
+else:
+    from potluck.algorithms.declaring import Kind
 
 Need = Literal["equal models", "equal width", "public data"]
 

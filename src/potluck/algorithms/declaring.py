@@ -61,7 +61,7 @@ def _without_annotation(kind: str, name: str) -> str:
 
 def _check_names(made: Any) -> None:
     """Raise if a setting takes the name of something that every algorithm has, or a property is a method."""
-    root = next((base for base in made.__mro__[::-1] if type(base) is Kind), made)
+    root: Any = next((base for base in made.__mro__[::-1] if type(base) is Kind), made)
     if root is made:
         return
     for name in made.__annotations__ if "__annotations__" in vars(made) else ():
