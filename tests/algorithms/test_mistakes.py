@@ -86,7 +86,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "networks that raise": (hook("networks", lambda *_: {"a": 1}["x"]), "failed: KeyError: 'x'"),
     "an observation of nothing": (hook("observe", lambda *_: None), r"Mine\.observe for client 0 in round 1"),
     "a statistic that raises": (
-        {"collects": "train", **hook("collect", lambda *_: {"a": 1}["x"])}, r"Mine\.collect for client 0 in round 1 failed",
+        {"collects": "train", **hook("collect", lambda *_: {"a": 1}["x"])},
+        r"Mine\.collect for client 0 in round 1 failed",
     ),
 }  # fmt: skip
 
