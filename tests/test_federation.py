@@ -225,9 +225,18 @@ def test_a_federation_s_clients_are_its_own() -> None:
             of.predict(number, x)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("given", [None, 3, "ab", [("x", "y")], {"a": 1}])
-def test_what_is_no_list_of_clients_is_refused(given: Any) -> None:
-    with pytest.raises(ConfigError, match=r"clients: give a list of potluck\.Client, not of"):
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (None, r"clients: give a list of potluck\.Client, not None"),
+        (3, r"clients: give a list of potluck\.Client, not 3"),
+        ("ab", r"clients: give a list of potluck\.Client, not 'ab'"),
+        ([("x", "y")], r"clients: number 0 is a tuple\. Make each by potluck\.Client"),
+        ({"a": 1}, r"clients: give a list; of a dict, list\(clients\.values\(\)\)"),
+    ],
+)
+def test_what_is_no_list_of_clients_is_refused(given: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
         potluck.Federation("standalone", given)
 
 
