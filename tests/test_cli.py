@@ -334,6 +334,19 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
     assert said == "[]\n"
 
 
+@pytest.mark.parametrize("chosen", [{}, {"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "9"}, {"KMP_BLOCKTIME": "9"}])
+def test_threads_that_wait_sleep_unless_the_user_chose_otherwise(
+    potluck: tiny.Command, monkeypatch: pytest.MonkeyPatch, chosen: dict[str, str]
+) -> None:
+    """Else several runs that start at once would hardly get anywhere."""
+    environment = {"PATH": os.environ["PATH"], **chosen}
+    monkeypatch.setattr(os, "environ", environment)
+    assert potluck("--version").code == 0
+    assert {name: environment[name] for name in environment.keys() - {"PATH"}} == (
+        chosen or {"OMP_WAIT_POLICY": "passive"}
+    )
+
+
 def test_a_run_loads_nothing_that_only_reports_need(tmp_path: Path) -> None:
     command = ["run", "standalone", "--clients", "50", "--models", "cnn-5", "--rounds", "1", "--fraction", "0.02"]
     code = (

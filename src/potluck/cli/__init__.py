@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -53,6 +54,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A class may be called by letters that the terminal does not have.
             stream.reconfigure(errors="replace")
+    _let_waiting_threads_sleep()
     try:
         with _warnings_in_a_line():
             app()
@@ -89,3 +91,13 @@ def _warnings_in_a_line() -> Iterator[None]:
         warnings.simplefilter("default", DataWarning)
         warnings.showwarning = show
         yield
+
+
+def _let_waiting_threads_sleep() -> None:
+    """Let PyTorch's threads sleep while they wait for each other, unless the user chose how they wait.
+
+    By default they spin, which takes cores from all that runs beside: several runs that start at once then hardly get
+    anywhere. OpenMP reads this once, when PyTorch is loaded, so it is chosen here, before any command loads it.
+    """
+    if not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY"}:
+        os.environ["OMP_WAIT_POLICY"] = "passive"

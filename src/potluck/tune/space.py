@@ -50,9 +50,10 @@ Space = Mapping[str, Range | Choice]
 def declared(method: str, learning_rate: float) -> dict[str, Range | Choice]:
     """The space of a method's own settings that are numbers.
 
-    One with two bounds is looked for between them. Any other is looked for around its default and the values of its
-    paper: by its order of magnitude from a tenth to ten times, and a whole number from half to double. Settings in
-    words choose between variants of a method, and are left as they are.
+    A share with two bounds is looked for between them. Any other number is looked for around its default and the values
+    of its paper: by its order of magnitude from a tenth to ten times, and a whole number from half to double, within
+    its bounds, which for whole numbers only keep out what no machine could run. Settings in words choose between
+    variants of a method, and stay as they are.
 
     Args:
         method: Name of the algorithm.
@@ -70,14 +71,15 @@ def declared(method: str, learning_rate: float) -> dict[str, Range | Choice]:
 
 def _around(field: FieldInfo, whole: bool, fallback: float) -> Range:
     low, high, inside = _bounds(field, whole)
-    if low is not None and high is not None:
+    if low is not None and high is not None and not whole:
         return Range(low + inside[0], high - inside[1], log=False, whole=whole)
     more: Any = field.json_schema_extra or {}
     known = [value for value in [field.default, *more.get("values", ())] if value is not None and value > 0]
     known = known or [fallback]
     if whole:
         lowest = max(1, int(min(known)) // 2, int(low or 0))
-        return Range(lowest, max(int(max(known)) * 2, lowest), log=True, whole=True)
+        highest = int(max(known)) * 2 if high is None else min(int(max(known)) * 2, int(high))
+        return Range(lowest, max(highest, lowest), log=True, whole=True)
     least, most = float(f"{min(known) / 10:.6g}"), float(f"{max(known) * 10:.6g}")
     return Range(max(least, low or 0), most if high is None else min(most, high), log=True, whole=False)
 

@@ -15,6 +15,7 @@ from potluck.contract import Batch, Networks, Phase, Received, Round
 from potluck.engines import Job, Outcome
 from potluck.engines.loop import Loop
 from potluck.engines.stacked import Stacked
+from potluck.engines.threads import threads
 from potluck.errors import ModelError
 from potluck.payload import Payload
 
@@ -240,3 +241,18 @@ def test_what_can_be_stacked_is_found_out_before_a_run() -> None:
     assert not engine.notes
     engine.prepare(ROUND, [job(member(hard("branches"), number=3))])
     assert "client 3" in " ".join(engine.notes)
+
+
+def test_trials_take_one_thread_which_leaves_the_cores_to_runs_beside() -> None:
+    seen: list[int] = []
+
+    def loss(net: Networks, batch: Batch, received: Received) -> Tensor:
+        seen.append(torch.get_num_threads())
+        return cross_entropy(net, batch, received)
+
+    engine = Stacked(setting(MadeUp(then=[Phase(train=("head",), loss=loss)])))
+    with threads(3):
+        engine.prepare(ROUND, [job(member(full_model()))])
+        assert torch.get_num_threads() == 3
+    assert engine.notes == ()
+    assert set(seen) == {1}

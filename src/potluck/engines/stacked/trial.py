@@ -23,6 +23,7 @@ from potluck.engines.stacked.reading import collect_batch, predict_batch
 from potluck.engines.stacked.schedule import Schedule
 from potluck.engines.stacked.stack import Stack
 from potluck.engines.stacked.template import Template, Weights
+from potluck.engines.threads import threads
 from potluck.models.copying import copy_of
 from potluck.training import Training
 
@@ -71,7 +72,9 @@ def _in_either(dtype: torch.dtype, trial: Callable[[torch.dtype], T]) -> T:
     reason = ""
     for kind in dict.fromkeys((torch.float64, dtype)):
         try:
-            return trial(kind)
+            # A few samples at a time: more threads would mostly wait for each other.
+            with threads(1):
+                return trial(kind)
         except NotStackableError:
             raise
         except Exception as error:  # whatever a model or a loss may raise
