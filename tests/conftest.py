@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,6 +53,9 @@ def potluck(
     no_data: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., tiny.Result]:
     """The command line, in this process: whatever it does not turn into an exit code fails the test."""
+    # Lines that come every few seconds would come on a busy machine alone.
+    monkeypatch.setattr("potluck.report.progress._EVERY", math.inf)
+    monkeypatch.setattr("potluck.compare.watching._EVERY", math.inf)
 
     def run(*arguments: object) -> tiny.Result:
         capfd.readouterr()
