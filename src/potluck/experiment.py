@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from potluck.data.partitions import partition
 from potluck.data.sources import Source
 from potluck.data.splits import pools, set_aside
 from potluck.data.transform import Transform
-from potluck.errors import ConfigError
+from potluck.errors import ConfigError, DataWarning
 from potluck.federation import GIVEN, Federation
 from potluck.results import read_run
 from potluck.run.folder import RunFolder
@@ -92,6 +94,17 @@ def _builder(name: str, source: Source, key: int) -> Callable[[], nn.Module]:
     return build
 
 
+@contextmanager
+def warnings_afterwards() -> Iterator[None]:
+    """Give warnings about data, each once, when the block has ended well; an error takes their place."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", DataWarning)
+        yield
+    for warning in {str(warning.message): warning for warning in found}.values():
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+@warnings_afterwards()
 def make_federation(config: RunConfig, out: Path | None) -> Federation:
     """The federation that a configuration describes."""
     source = sources.load(config.data, config.data_dir)

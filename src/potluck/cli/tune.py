@@ -60,6 +60,7 @@ def tune(
     from potluck.compare.grid import parse_seeds
     from potluck.compare.running import default_jobs
     from potluck.config import make_config
+    from potluck.experiment import warnings_afterwards
     from potluck.tune.proposing import load_optuna
     from potluck.tune.searching import refuse_without_validation, search
     from potluck.tune.telling import plain, table
@@ -70,8 +71,9 @@ def tune(
     settings, chosen = settings_by_method(given, kinds), parse_seeds(seeds)
     where = _spaces(given, kinds, spaces or [], settings(kinds[0], []))
     first = [make_config(settings(kind, [("seed", chosen[0])])) for kind in kinds]
-    refuse_without_validation(first[0])
-    device = check(first)
+    with warnings_afterwards():
+        refuse_without_validation(first[0])
+        device = check(first)
     side_by_side = jobs or default_jobs(len(kinds) * len(chosen), device)
 
     def run(places: Sequence[Place], heading: str) -> None:

@@ -11,10 +11,11 @@ from potluck.config import RunConfig
 from potluck.data import sources
 from potluck.engines import find_devices
 from potluck.errors import DataError, RunError
-from potluck.experiment import make_federation
+from potluck.experiment import make_federation, warnings_afterwards
 from potluck.run.inputs import NAME, Inputs, digest
 
 
+@warnings_afterwards()
 def check(configs: Iterable[RunConfig]) -> torch.device:
     """Make each kind of federation once, without running it, so that what does not fit is said now; the device.
 

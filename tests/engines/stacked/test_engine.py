@@ -16,7 +16,7 @@ from potluck.contract import Batch, Group, Networks, Phase, Received
 from potluck.engines import Engine, Job
 from potluck.engines.loop import Loop
 from potluck.engines.stacked import Stacked, engine
-from potluck.errors import ConfigError, DataError, InterruptedRunError, ModelError, TrainingError
+from potluck.errors import AlgorithmError, ConfigError, DataError, InterruptedRunError, ModelError, TrainingError
 from potluck.payload import Payload
 
 from ..made_up import (
@@ -244,7 +244,7 @@ WRONG: dict[str, tuple[type[Exception], MadeUp, list[Client], dict[str, Any]]] =
     "one sample": (DataError, MadeUp(), [member(full_model(), 4), member(full_model(), 1, number=1)], {}),
     "one at a time": (DataError, MadeUp(), [member(full_model(), 4)], {"batch_size": 1}),
     "one to test": (
-        ValueError,
+        AlgorithmError,
         MadeUp(),
         [member(model(Untracked(), nn.Linear(4, 5), nn.Linear(5, CLASSES)), 4, test=samples(1001))],
         {},

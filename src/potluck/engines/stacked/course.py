@@ -119,9 +119,12 @@ class Course:
             # Copies: a client may do with what it received as it likes.
             received = {name: tensor.clone() for name, tensor in team.received[number].items()}
             net = template.networks(state)
-            with sent_by(client.id), Counter() as making:
-                with calling(algorithm, "upload", client=client.id, round=self.round):
-                    sent = algorithm.upload(net, collected, received, len(client.train), self.round)
+            with (
+                sent_by(client.id),
+                Counter() as making,
+                calling(algorithm, "upload", client=client.id, round=self.round),
+            ):
+                sent = algorithm.upload(net, collected, received, len(client.train), self.round)
                 upload = given(Payload, sent).copied()
             state = remembering(algorithm, state, team.received[number])
             if team.cache.enabled:
