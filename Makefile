@@ -51,7 +51,7 @@ types: dev ## strict types
 
 check: lint types ## lint and types
 
-format: dev ## format the code, and mend what can be mended by rule
+format: dev ## format the code, and fix what rules can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

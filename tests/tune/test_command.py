@@ -75,7 +75,8 @@ def test_without_optuna(potluck: tiny.Command, monkeypatch: pytest.MonkeyPatch) 
     ran = potluck("tune", "pfedes")
     assert ran.code == 2
     assert ran.err == (
-        "potluck: potluck tune needs Optuna, which is not installed. Get it: pip install 'potluck-fl[tune]'\n"
+        "potluck: potluck tune needs Optuna, which is not installed. Get it: pip install optuna "
+        "(or, in a clone of Potluck, pip install -e '.[tune]')\n"
     )
 
 

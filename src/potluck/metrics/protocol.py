@@ -6,7 +6,7 @@ clients outside the cohort are measured with what they last held. A mean over cl
 - ``all_last``: all clients, last round. The headline.
 - ``all_best_validation``: all clients, in the round that was best by validation accuracy. None without validation data.
 - ``participants_best``: the clients of a round's cohort, best round by test accuracy. What the papers report; it picks
-  among noisy means on test data, and is kinder by several points.
+  among noisy means on test data, and is optimistic by several points.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ def load_optuna() -> ModuleType:
         import optuna
     except ImportError as error:
         raise PotluckError(
-            "potluck tune needs Optuna, which is not installed. Get it: pip install 'potluck-fl[tune]'"
+            "potluck tune needs Optuna, which is not installed. Get it: pip install optuna "
+            "(or, in a clone of Potluck, pip install -e '.[tune]')"
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna

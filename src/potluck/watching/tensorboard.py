@@ -26,8 +26,8 @@ class TensorBoard(Callback):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise ConfigError(
-                "TensorBoard is not installed. Get it with: pip install 'potluck-fl[track]' (or: pip install "
-                "tensorboard)."
+                "TensorBoard is not installed. Get it with: pip install tensorboard (or, in a clone of Potluck, "
+                "pip install -e '.[track]')."
             ) from error
         self._make: Any = SummaryWriter
         self._folder = Path(folder)
