@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -119,7 +119,7 @@ def compare(
         say(console, f"Left out: {problem}", style="yellow")
     say(console, f"Written to {', '.join(map(str, paths))}.")
     if page:
-        _write_page(console, [*(result.path for result in results), out], out, given)
+        _write_page(console, [*(result.path for result in results), out], out, given, meant)
     _refuse_failures(outcomes)
 
 
@@ -214,9 +214,11 @@ def _refuse_failures(outcomes: Mapping[Place, Outcome]) -> None:
         )
 
 
-def _write_page(console: Console, paths: Sequence[Path], out: Path, given: Mapping[str, Any]) -> None:
+def _write_page(
+    console: Console, paths: Sequence[Path], out: Path, given: Mapping[str, Any], meant: Collection[str]
+) -> None:
     """A page of the same runs in the same order; a comparison is none the worse without it."""
     try:
-        write_page(console, paths, out, data_dir=given.get("data_dir"))
+        write_page(console, paths, out, data_dir=given.get("data_dir"), meant=meant)
     except PotluckError as error:
         say(console, f"No page with figures: {error}", style="yellow")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,9 +35,15 @@ def report(
 
 
 def write_page(
-    console: Console, paths: Sequence[Path], out: Path | None, *, data_dir: str | None = None, quick: bool = False
+    console: Console,
+    paths: Sequence[Path],
+    out: Path | None,
+    *,
+    data_dir: str | None = None,
+    quick: bool = False,
+    meant: Collection[str] = (),
 ) -> None:
-    """Write the report of runs, and say where it is."""
+    """Write the report of runs, and say where it is; settings that are ``meant`` to differ are no warning."""
     from potluck.report.page import write_report
 
     with console.status("reading") as status:
@@ -46,6 +52,7 @@ def write_page(
             out,
             data_dir=data_dir,
             quick=quick,
+            meant=meant,
             warn=lambda text: say(console, text, style="yellow"),
             tell=lambda text: status.update(f"{text} ..."),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -198,11 +198,14 @@ def _held(group: Group) -> str:
     return "unknown" if found is None else " to ".join(map(str, dict.fromkeys(found)))
 
 
-def warnings(groups: Sequence[Group]) -> list[str]:
-    """What a reader must know before comparing: runs that differ in more than the method, or are not equally far."""
+def warnings(groups: Sequence[Group], meant: Collection[str] = ()) -> list[str]:
+    """What a reader must know before comparing: runs that differ in more than the method, or are not equally far.
+
+    Settings that are ``meant`` to differ are not mentioned.
+    """
     runs = [run for group in groups for run in group.runs]
     found = []
-    if len(groups) > 1 and (apart := differing(runs)):
+    if len(groups) > 1 and (apart := differing(runs, meant)):
         keys = ", ".join(f"{key} ({', '.join(_text(value) for value in values)})" for key, values in apart.items())
         found.append(f"The runs differ in more than the method: {keys}. Differences in accuracy may come from that.")
     if unequal(groups):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ def write_report(
     *,
     data_dir: str | None = None,
     quick: bool = False,
+    meant: Collection[str] = (),
     warn: Callable[[str], None] = lambda _text: None,
     tell: Callable[[str], None] = lambda _text: None,
 ) -> Path:
@@ -48,6 +49,7 @@ def write_report(
         out: Folder to write into; by default beside the runs, or into the run if there is only one.
         data_dir: Where data sets are, if not where the runs found them.
         quick: Leave out figures that need the clients' networks.
+        meant: Settings that differ between methods on purpose; the page shows them all the same.
         warn: Told what a reader must know: what was left out, and where runs differ in more than the method.
         tell: Told what is being done.
     """
@@ -59,7 +61,7 @@ def write_report(
     folder = Path(out) if out is not None else default_folder(folders, results)
     methods = grouped(results)
     concerns = content.warnings(methods)
-    for text in (*problems, *concerns):
+    for text in (*problems, *content.warnings(methods, meant)):
         warn(text)
     with drawing():
         made, missing = plots(methods, Opened(data_dir), quick=quick, tell=tell)
