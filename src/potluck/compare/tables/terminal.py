@@ -20,9 +20,9 @@ def show(console: Console, comparison: Comparison) -> None:
     intervals = has_intervals(comparison)
     for heading in (
         f"{mean}\n95 % interval" if intervals else mean,
-        f"from\n{escape(comparison.baseline_title)}\np{' (Holm)' if comparison.tests > 1 else ''}",
-        "in all\nbytes\nFLOP\nserver",
-        f"to {target_name(comparison)}\nbytes\nFLOP",
+        f"difference from\n{escape(comparison.baseline_title)}\np-value{' (Holm)' if comparison.tests > 1 else ''}",
+        "whole run:\nbytes\nFLOPs\n(server)",
+        f"up to {target_name(comparison)}:\nbytes\nFLOPs",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
     for line in lines(comparison):
