@@ -37,7 +37,7 @@ bench-data: install ## how long data take to load, to deal and to augment, one i
 bench-report: dev ## how long a report of ten long runs takes, and how large its page is
 	$(BIN)/python -m benchmarks.report
 
-bench: install ## how long a round takes on each engine, and as research code runs it; how it grows with clients; runs side by side
+bench: install ## how long rounds take on each engine, in research code, with more clients, and side by side
 	$(BIN)/python -m benchmarks.engines
 	$(BIN)/python -m benchmarks.clients
 	$(BIN)/python -m benchmarks.side_by_side

@@ -115,7 +115,9 @@ def test_a_warning_about_data_is_one_line(potluck: tiny.Command, tmp_path: Path)
     given = ("--partition", "pathological:9", "--clients", "10", "--out", tmp_path)
     ran = potluck("data", "show", tiny.NAME, *given)
     assert ran.code == 0
-    assert re.fullmatch(r"potluck: partition 'pathological:9' leaves [0-9]+ of 10 clients without a test .*\n", ran.err)
+    assert re.fullmatch(
+        r"potluck: warning: partition 'pathological:9' leaves [0-9]+ of 10 clients without a .*\n", ran.err
+    )
 
 
 def test_networks_at_random_with_weights_of_their_own(potluck: tiny.Command, tmp_path: Path) -> None:

@@ -52,6 +52,15 @@ def test_what_is_there_decides_for_what_is_added(tmp_path: Path, there: str) -> 
     assert asked(found) == {"fd": ("public", 300)} and said
 
 
+@pytest.mark.parametrize("public", ['"x"', "[1]", "true", None])
+def test_damaged_configurations_have_no_say(tmp_path: Path, public: str | None) -> None:
+    (tmp_path / "a").mkdir()
+    said = "" if public is None else f"public = {public}\n"
+    (tmp_path / "a/config.toml").write_text(f'set_aside = "public"\n{said}[algorithm]\nname = "unheard of"\n')
+    given = cells("standalone")
+    assert share_alike(given, tmp_path) == (given, "")
+
+
 def test_runs_on_all_samples_are_not_made_again(tmp_path: Path) -> None:
     made.run(tmp_path / "a", "standalone")
     given = cells("standalone", "kt-pfl")

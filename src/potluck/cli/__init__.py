@@ -84,7 +84,7 @@ def _warnings_in_a_line() -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
             if issubclass(category, DataWarning):
-                say_error(message)
+                say_error(f"warning: {message}")
             else:
                 other(message, category, *where, **more)
 

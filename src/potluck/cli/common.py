@@ -41,7 +41,7 @@ def say_json(content: Any) -> None:
 
 
 def say_error(error: Exception | str) -> None:
-    """Print what ended a command, or a warning."""
+    """Print what ended a command."""
     # A line break in a name is none in the message.
     lines = error.args if isinstance(error, PotluckError) else [error]
     typer.echo("potluck: " + "\n".join(visible(str(line)) for line in lines), err=True)

@@ -127,7 +127,7 @@ def _refuse_settings(given: Mapping[str, Any]) -> None:
     """Raise if it is said how to run, and not what: a file of settings names no methods to compare."""
     from potluck.errors import ConfigError
 
-    flags = [name for name, value in given.items() if value and name != "data_dir"]
+    flags = [name for name, value in given.items() if value not in (None, []) and name != "data_dir"]
     if flags:
         flag = {"sets": "set"}.get(flags[0], flags[0].replace("_", "-"))
         raise ConfigError(

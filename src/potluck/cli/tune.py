@@ -84,7 +84,7 @@ def tune(
                 # What to try next depends on how this one ends.
                 raise BusyRunError(f"another process is tuning in {out}: wait for it, or give another --out.")
 
-    found = search(where, trials, chosen, settings, out, run)
+    found = search(where, trials, chosen, settings, out, run, lambda text: say(console, text, style="yellow"))
     compare = _command(found, given, kinds)
     if as_json:
         say_json({**plain(found), "compare": compare})

@@ -8,6 +8,7 @@ import torch
 
 from potluck.compare.places import Place
 from potluck.config import RunConfig
+from potluck.contract import Task
 from potluck.data import sources
 from potluck.engines import find_devices
 from potluck.errors import DataError, RunError
@@ -19,18 +20,18 @@ from potluck.run.inputs import NAME, Inputs, digest
 def check(configs: Iterable[RunConfig]) -> torch.device:
     """Make each kind of federation once, without running it, so that what does not fit is said now; the device.
 
-    Seeds, and the values of an algorithm's own settings, which are validated already, make no other kind.
+    Seeds and an algorithm's own settings make no other kind; whether such settings fit is checked for all.
     """
     device = torch.device("cpu")
-    seen = set()
+    tasks: dict[str, Task] = {}
     for config in configs:
         device = find_devices(config.device)[0]
-        kind = config.model_copy(update={"seed": 0, "algorithm": {"name": config.algorithm["name"]}})
-        if kind.model_dump_json() not in seen:
-            seen.add(kind.model_dump_json())
+        kind = config.model_copy(update={"seed": 0, "algorithm": {"name": config.algorithm["name"]}}).model_dump_json()
+        if kind not in tasks:
             # Not on a GPU: its memory is for those who will work there.
             elsewhere = {} if device.type == "cpu" else {"device": "cpu", "precision": "auto"}
-            make_federation(config.model_copy(update=elsewhere), None)
+            tasks[kind] = make_federation(config.model_copy(update=elsewhere), None).task
+        config.method().check_task(tasks[kind])
     return device
 
 

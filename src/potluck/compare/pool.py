@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import warnings
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ import torch
 
 from potluck.compare.places import Place
 from potluck.compare.working import Outcome, Stop, Tell, run_place
+from potluck.errors import DataWarning
 
 
 class Pool:
@@ -114,6 +116,7 @@ def _work(connection: Connection, threads: int, gpu: str | None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: Thread(target=stop.ask).start())  # it may wait for a lock
     Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
+    warnings.simplefilter("ignore", DataWarning)  # the process that began this one has said them
     while not stop.asked and (place := connection.recv()) is not None:
         outcome = run_place(place, lambda _place, event: connection.send(event), stop)
         connection.send({"event": "end", **outcome._asdict()})

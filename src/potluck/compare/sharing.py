@@ -66,4 +66,5 @@ def _counts(run: RunResult) -> list[int] | None:
 
 def _public(configs: Iterable[dict[str, Any]]) -> set[int]:
     """How many public samples runs set aside; empty where none does."""
-    return {config["public"] for config in configs if config.get("set_aside") == "public"}
+    found = (config.get("public") for config in configs if config.get("set_aside") == "public")
+    return {count for count in found if type(count) is int}  # a damaged configuration may say anything

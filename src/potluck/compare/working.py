@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 from potluck.compare.places import Place
-from potluck.errors import BusyRunError, ChangedRunError, InterruptedRunError, PotluckError, RunError
+from potluck.errors import BusyRunError, InterruptedRunError, PotluckError, RunError
 from potluck.experiment import make_federation
 from potluck.federation import Federation
 from potluck.run.folder import RunFolder
@@ -53,9 +53,11 @@ class Stop:
 
 def run_place(place: Place, tell: Tell, stop: Stop) -> Outcome:
     """Run a cell to its end, unless it is over, somebody else runs it, or it is stopped."""
-    begun = place.begun
+    begun, ours = place.begun, False
 
     def watch(event: dict[str, Any]) -> None:
+        nonlocal ours
+        ours = True  # the first event comes when the folder is locked
         if event["event"] == "round":
             scores = event["all"] or event["participants"]
             shown = {name: scores[name] for name in ("accuracy", "validation_accuracy")}
@@ -76,14 +78,18 @@ def run_place(place: Place, tell: Tell, stop: Stop) -> Outcome:
         return Outcome("busy")
     except (InterruptedRunError, KeyboardInterrupt):
         return Outcome("stopped")
-    except ChangedRunError as error:
-        return Outcome("failed", str(error))
     except RunError as error:
-        # Somebody else has begun, or ended, this run since we looked.
-        changed = place.begun and (not begun or place.finished)
-        return Outcome("busy") if changed else Outcome("failed", str(error))
+        return Outcome("busy") if not ours and _taken_up(place, begun) else Outcome("failed", str(error))
     except PotluckError as error:
         return Outcome("failed", str(error))
     except Exception as error:  # memory of a GPU that ran out, or an algorithm of one's own: the others go on
         traceback.print_exc()
         return Outcome("failed", f"{type(error).__name__}: {error}")
+
+
+def _taken_up(place: Place, begun: bool) -> bool:
+    """Whether another process has begun, or ended, this run since it was seen to be ``begun`` or not."""
+    try:
+        return place.begun and (not begun or place.finished)
+    except RunError:
+        return False  # it is damaged

@@ -45,7 +45,13 @@ class Search:
 
 
 def search(
-    spaces: Mapping[str, Space], trials: int, seeds: Sequence[int], settings: Settings, out: Path, carry_out: CarryOut
+    spaces: Mapping[str, Space],
+    trials: int,
+    seeds: Sequence[int],
+    settings: Settings,
+    out: Path,
+    carry_out: CarryOut,
+    tell: Callable[[str], None] = lambda _text: None,
 ) -> list[Search]:
     """Try settings of each method, and see which are best on validation data.
 
@@ -58,6 +64,7 @@ def search(
         settings: What every run has in common.
         out: Folder of the runs.
         carry_out: Runs them.
+        tell: Told what there is to know about runs that are there already.
     """
     refuse_other_data = DataCheck()
     found = [Search(method, space) for method, space in spaces.items()]
@@ -65,7 +72,8 @@ def search(
         asked = {each.method: values for each in found if (values := _values(each, seeds[0], settings)) is not None}
         cells = [cell for method, values in asked.items() for cell in _cells(method, number, values, seeds, settings)]
         places = place(cells, out)
-        refuse_other_data(places)
+        for remark in refuse_other_data(places):
+            tell(remark)
         carry_out(places, f"Trial {number + 1} of {trials}")
         scores = _scores(places)
         for each in found:

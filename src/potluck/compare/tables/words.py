@@ -110,8 +110,8 @@ def notes(comparison: Comparison) -> list[str]:
     """What the table shows, and over what each number is taken, in sentences."""
     target = comparison.target
     costs = (
-        "Bytes up and down as encoded, and floating-point operations of clients and server (of which the server's), of "
-        "a run in all"
+        "Cost of a whole run: bytes up and down as encoded; floating-point operations of clients and server, and of "
+        "the server alone"
         + (
             f", and up to {target_name(comparison)} ({comparison.target_reason}); a dash unless every seed reached it."
             if target is not None
