@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,9 @@ collect_ignore = ["attack"]
 
 # Several workers of pytest share the cores; and one thread adds up in one order.
 torch.set_num_threads(1)
+
+# A shell that runs tests in the background lets them ignore Ctrl-C, and the commands that they test as well.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
