@@ -43,9 +43,9 @@ def run(
     For --set: epochs, batch_size, learning_rate, optimizer, momentum,
     weight_decay, clip_norm, schedule, betas, augmentation (release,
     two-views or none), public, set_aside, assignment, initial_weights,
-    precision, evaluate_every, checkpoint_every, early_stop, measure; a method's own
-    settings are under 'algorithm.'. To see which client gets what:
-    potluck data show.
+    precision, evaluate_every, checkpoint_every, early_stop, measure; a
+    method's own settings are under 'algorithm.'. To see which client
+    gets what: potluck data show.
 
     Examples:
       potluck run pfedes

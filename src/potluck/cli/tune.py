@@ -85,12 +85,12 @@ def tune(
                 raise BusyRunError(f"another process is tuning in {out}: wait for it, or give another --out.")
 
     found = search(where, trials, chosen, settings, out, run, lambda text: say(console, text, style="yellow"))
-    compare = _command(found, given, kinds)
+    compare = _command(found, given, kinds, chosen)
     if as_json:
         say_json({**plain(found), "compare": compare})
     else:
         console.print(table(found))
-        say(console, "Compare them by these settings:")
+        say(console, "Compare them by these settings, with seeds that were not searched on:")
         say(console, compare)
     failed = [each.method for each in found if each.best is None]
     if failed:
@@ -119,8 +119,11 @@ def _spaces(
     return found
 
 
-def _command(found: Sequence[Search], given: Mapping[str, Any], kinds: Sequence[str]) -> str:
-    """The comparison by the best settings, ready to be copied."""
+def _command(found: Sequence[Search], given: Mapping[str, Any], kinds: Sequence[str], searched: Sequence[int]) -> str:
+    """The comparison by the best settings, ready to be copied, with other seeds than those that were searched on.
+
+    Where the seed draws the split, a validation sample of one seed may be a test sample of another.
+    """
     words: list[str | Path] = ["compare", *kinds]
     for name, value in given.items():
         if name not in ("config", "sets") and value is not None:
@@ -132,4 +135,5 @@ def _command(found: Sequence[Search], given: Mapping[str, Any], kinds: Sequence[
         for key, value in (each.best.values if each.best else {}).items():
             if value is not None:
                 words += ["--set", f"{each.method}.{key.removeprefix('algorithm.')}={value}"]
-    return command(*words, "--seeds", "0,1,2")
+    others = [seed for seed in range(len(searched) + 3) if seed not in searched][:3]
+    return command(*words, "--seeds", ",".join(map(str, others)))

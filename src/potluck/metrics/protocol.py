@@ -92,7 +92,8 @@ class History:
 
     def __repr__(self) -> str:
         """The run at a glance; all records are in ``rounds``."""
-        return f"History({len(self.rounds)} rounds, {', '.join(f'{k}={v}' for k, v in self._protocols().items())})"
+        shown = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in self._protocols().items()}
+        return f"History({len(self.rounds)} rounds, {', '.join(f'{k}={v}' for k, v in shown.items())})"
 
     def _repr_html_(self) -> str:
         from potluck.report.figures.history import history_html

@@ -126,7 +126,7 @@ def test_differences_are_paired_over_clients_with_seeds_averaged(two: list[Group
         plot = differences_plot(two)
     (figure,) = plot.versions.values()
     title = figure.axes[0].get_title("left").splitlines()
-    assert title == ["Standalone less pFedES", "better for 2, worse for 0 of 2, mean +15.00 (dashed)"]
+    assert title == ["Standalone minus pFedES", "better for 2, worse for 0 of 2, mean +15.00 (dashed)"]
     with drawing(), pytest.raises(NoFigureError, match="only one method"):
         differences_plot(two[:1])
 

@@ -37,7 +37,7 @@ def differences_plot(groups: Sequence[Group]) -> Plot:
         raise NoFigureError("no two methods have a seed, and clients with the same samples, in common")
     more = "" if len(order) - 1 <= _MOST else f" Only the {_MOST} best others are drawn."
     caption = (
-        "Each bar is a client: its accuracy by the method with the highest mean, less its accuracy by another method, "
+        "Each bar is a client: its accuracy by the method with the highest mean, minus its accuracy by another method, "
         f"means over the seeds that both have, sorted. Bars below zero are clients for whom it is worse.{more}"
     )
     return Plot("differences", "Client by client", caption, versions)
@@ -62,7 +62,7 @@ def _draw(points: dict[int, float], one: str, other: str) -> Figure:
     axes.axhline(average, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
     better, worse = sum(value > 0 for value in values), sum(value < 0 for value in values)
     axes.set_title(
-        f"{wrapped(f'{one} less {other}', 52)}\n"
+        f"{wrapped(f'{one} minus {other}', 52)}\n"
         f"better for {better}, worse for {worse} of {len(values)}, mean {average:+.2f} (dashed)",
         loc="left",
     )

@@ -57,7 +57,7 @@ def write_report(
     tell("reading")
     results, problems = read_runs(folders)
     if not results:
-        raise RunError(" ".join(["there is no run to report.", *problems]))
+        raise RunError(f"there is no run to report: {' '.join(problems)}")
     folder = Path(out) if out is not None else default_folder(folders, results)
     methods = grouped(results)
     concerns = content.warnings(methods)
