@@ -32,5 +32,5 @@ def test_a_run_is_written_as_it_goes(potluck: tiny.Command, tmp_path: Path) -> N
 
 def test_without_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ConfigError, match=r"pip install 'potluck-fl\[track\]'"):
+    with pytest.raises(ConfigError, match=r"pip install -e '\.\[track\]'"):
         TensorBoard(tmp_path)
