@@ -22,6 +22,9 @@ from typing import Any
 
 import pytest
 
+from potluck.data import sources
+from potluck.errors import DataWarning, RunError
+from potluck.experiment import open_run
 from potluck.federation import Federation
 from potluck.run.record import RunRecord
 from run import tiny
@@ -404,13 +407,49 @@ def test_folder_moved_while_it_runs(potluck: tiny.Command, whole: Path, tmp_path
 
 
 def test_run_opened_to_read_is_not_changed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import potluck as package
-    from potluck.data import sources
-
     monkeypatch.setitem(sources._SOURCES, tiny.NAME, tiny.load)
     before = tiny.tree(run)
-    opened = package.open_run(run)
+    opened = open_run(run)
     assert isinstance(opened, Federation)
     assert opened.rounds == 5
     assert opened.predict(2, tiny.load().x[:5]).shape == (5,)
     assert tiny.tree(run) == before
+
+
+def test_run_opened_at_an_older_checkpoint_says_so(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sources._SOURCES, tiny.NAME, tiny.load)
+    (run / "checkpoint/round-00005/manifest.json").write_text("{}")
+    with pytest.warns(DataWarning, match=r"after round 4\. The checkpoint of round 5 is not usable") as caught:
+        assert open_run(run).rounds == 4
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_run_without_checkpoints_is_not_opened(
+    run: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: bool
+) -> None:
+    monkeypatch.setitem(sources._SOURCES, tiny.NAME, tiny.load)
+    run = shutil.copytree(whole, tmp_path / "finished") if finished else run
+    shutil.rmtree(run / "checkpoint")
+    before = tiny.tree(run)
+    says = "run it again in a new folder" if finished else f"Go on with it: potluck resume {run}"
+    with pytest.raises(RunError, match=f"has no checkpoint, and with it no trained networks to open.*{says}"):
+        open_run(run)
+    assert tiny.tree(run) == before
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_finished_run_is_opened_at_its_end_alone(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool
+) -> None:
+    monkeypatch.setitem(sources._SOURCES, tiny.NAME, tiny.load)
+    run = shutil.copytree(whole, tmp_path / "run")
+    assert open_run(run).rounds == 8
+    manifest = run / "checkpoint/round-00008/manifest.json"
+    if damaged:
+        manifest.write_text("{}")
+    else:
+        manifest.unlink()
+    says = "The checkpoint of round 8 is not usable" if damaged else "A newer checkpoint is missing"
+    with pytest.raises(RunError, match=f"newest whole checkpoint is of round 6, not of its last. {says}"):
+        open_run(run)

@@ -142,7 +142,8 @@ def read_config(folder: RunFolder) -> RunConfig:
 def open_run(path: str | Path, *, data_dir: str | None = None) -> Federation:
     """A run on disk as a federation, at its newest checkpoint, to ``predict`` with its clients' personal models.
 
-    The run's data set must be at hand, and a round of the run finished.
+    The run's data set must be at hand, and a checkpoint: of a finished run that of its last round. Where the newest
+    checkpoint of another run is damaged, the one before is opened, with a :class:`~potluck.errors.DataWarning`.
 
     Args:
         path: The run's folder.
@@ -153,5 +154,10 @@ def open_run(path: str | Path, *, data_dir: str | None = None) -> Federation:
     if data_dir is not None:
         config = config.model_copy(update={"data_dir": data_dir})
     federation = make_federation(config, Path(path))
-    federation.restore(to_read=True)
+    if problems := federation.restore(to_read=True):
+        warnings.warn(
+            f"{path} is opened as it was after round {federation.rounds}. {' '.join(problems)}",
+            DataWarning,
+            stacklevel=2,
+        )
     return federation

@@ -212,6 +212,8 @@ class Federation:
     def restore(self, *, to_read: bool = False) -> list[str]:
         """Go to the newest whole checkpoint in the run's folder; what was wrong with newer ones.
 
+        To read, there has to be one, of a finished run that of its last round.
+
         Without ``to_read`` this is for a run that stopped: :meth:`run` then goes on with it. A run goes on with the
         data, models and initial weights that it began with: ``RunError`` says which of them differ.
         """

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from potluck.errors import RunError
+from potluck.errors import DataError, RunError
 from potluck.run.folder import RunFolder
+from potluck.run.inputs import Inputs
 from potluck.run.record import RunRecord, read_history
 from run.made import client_record, round_record
 
@@ -54,6 +55,19 @@ def test_restore(path: Path) -> None:
     play(record, 5)
     assert [entry["round"] for entry in read_history(RunFolder.open(path)).rounds] == [1, 2, 3, 4, 5]
     record.close()
+
+
+@pytest.mark.parametrize("error", [DataError("the data set is not there."), ZeroDivisionError(), KeyboardInterrupt()])
+def test_after_any_error_the_folder_can_be_tried_again(path: Path, error: BaseException) -> None:
+    def fail() -> Inputs:
+        raise error
+
+    # The error is kept, and with it everything that was open when it was raised.
+    with pytest.raises(type(error)) as _kept:
+        RunRecord(path, CONFIG, fail).restore()
+    again = RunRecord(path, CONFIG)
+    assert again.restore().problems == []
+    again.close()
 
 
 def test_restore_before_the_first_checkpoint(tmp_path: Path) -> None:

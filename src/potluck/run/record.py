@@ -10,7 +10,7 @@ from typing import Any
 from potluck.algorithms.uploads import State
 from potluck.errors import RunError
 from potluck.metrics.protocol import History
-from potluck.run.checkpoint import Checkpoint, Checkpoints
+from potluck.run.checkpoint import Checkpoint, Checkpoints, Found
 from potluck.run.folder import RunFolder
 from potluck.run.inputs import Began, refuse_other_inputs
 from potluck.run.lines import Mark
@@ -120,7 +120,8 @@ class RunRecord:
         other processes kept out. Nothing changes if anything is refused.
 
         Args:
-            to_read: Change nothing, and take finished runs too.
+            to_read: Change nothing, and take finished runs too. There has to be a checkpoint, of a finished run that
+                of its last round: nothing else holds what the clients came to.
             fits: Raises unless a state of the server is one that this run could have.
         """
         if self.path is None or self._checkpoints is None:
@@ -137,12 +138,14 @@ class RunRecord:
                     fits(found.server)
             if self._began is not None:
                 refuse_other_inputs(self.path, self._began())
+            if to_read:
+                _refuse_unfit_to_read(folder, found)
             history = _history_at(folder, found.checkpoint) if found else History()
             if not to_read:
                 folder.cut(found.checkpoint.records if found else {})
                 self._checkpoints.tidy(found)
                 folder.tidy()
-        except RunError:
+        except BaseException:
             folder.close()  # or nobody in this process could try again
             raise
         if found:
@@ -187,6 +190,23 @@ def read_history(folder: RunFolder, marks: Mapping[str, Mark] | None = None) -> 
             if record["round"] == evaluated[-1]:
                 accuracy[record["client"]] = record["accuracy"]
     return History(rounds, [accuracy[client] for client in sorted(accuracy)])
+
+
+def _refuse_unfit_to_read(folder: RunFolder, found: Found | None) -> None:
+    """Raise unless the clients' networks of a run are there, those of a finished one as they were in the end."""
+    finished = folder.summary() is not None
+    again = "Put the missing files back, or run it again in a new folder." if finished else folder.going_on
+    if found is None:
+        raise RunError(f"{folder.path} has no checkpoint, and with it no trained networks to open. {again}")
+    if not finished:
+        return
+    last = [record["round"] for record in folder.records("rounds.jsonl")][-1:]
+    if last != [found.checkpoint.round]:
+        details = " ".join(found.problems) or "A newer checkpoint is missing."
+        raise RunError(
+            f"{folder.path} is finished, and its newest whole checkpoint is of round {found.checkpoint.round}, not of "
+            f"its last. {details} {again}"
+        )
 
 
 def _history_at(folder: RunFolder, checkpoint: Checkpoint) -> History:

@@ -59,10 +59,9 @@ class Opened:
         if not (run.path / "checkpoint").is_dir() or not (run.path / "clients").is_dir():
             return f"{run.path.name} has no networks of clients in its folder"
         try:
-            federation = open_run(run.path, data_dir=self._data_dir)
+            return open_run(run.path, data_dir=self._data_dir)
         except PotluckError as error:
             return one_line(error)
-        return federation if federation.rounds else f"{run.path.name} has no whole checkpoint"
 
 
 def representations(federation: Federation, client: Client, x: Tensor) -> Tensor:
