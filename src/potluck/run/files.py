@@ -138,7 +138,7 @@ def walk(folder: Path) -> Iterator[tuple[Path, int]]:
         try:
             mode = path.lstat().st_mode
             names = os.listdir(path) if stat.S_ISDIR(mode) else []  # noqa: PTH208 (names alone, and all at once)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             raise RunError(f"cannot look into {path}: {reason(error)}.") from error

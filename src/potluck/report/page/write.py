@@ -21,7 +21,7 @@ from potluck.report.page.plots import plots
 from potluck.report.page.svg import as_bytes, inline, settle
 from potluck.results import groups as grouped
 from potluck.results import read_runs
-from potluck.run.files import write_bytes
+from potluck.run.files import read_text, refuse_links, write_bytes
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 PAGE, FIGURES = "report.html", "figures"
 """The page, and the folder beside it that holds the figures."""
+_MOST = 1 << 28
+"""Bytes of an earlier page that is looked at."""
 
 
 def write_report(
@@ -59,6 +61,7 @@ def write_report(
     if not results:
         raise RunError(f"there is no run to report: {' '.join(problems)}")
     folder = Path(out) if out is not None else default_folder(folders, results)
+    refuse_links(folder / FIGURES)
     methods = grouped(results)
     concerns = content.warnings(methods)
     for text in (*problems, *content.warnings(methods, meant)):
@@ -132,8 +135,8 @@ def file_name(plot: str, label: str) -> str:
 def _linked(page: Path) -> set[str]:
     """The files of figures that a page links: those of an earlier report are ours to delete, and nothing else is."""
     try:
-        return set(re.findall(rf'href="{FIGURES}/([a-z0-9-]+\.(?:pdf|png))"', page.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError):
+        return set(re.findall(rf'href="{FIGURES}/([a-z0-9-]+\.(?:pdf|png))"', read_text(page, _MOST)))
+    except RunError:
         return set()
 
 
