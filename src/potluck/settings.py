@@ -92,3 +92,13 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in settings.items():
         keys |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return keys
+
+
+def is_shallow(value: Any, depth: int = 4) -> bool:
+    """Whether a value is nested no more deeply than settings are.
+
+    >>> is_shallow({"algorithm": {"betas": [0.9, 0.99]}}), is_shallow([[[[1]]]])
+    (True, False)
+    """
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return depth > 0 and all(is_shallow(each, depth - 1) for each in inner)

@@ -60,8 +60,9 @@ def test_one_that_appears_meanwhile_is_not_overwritten(tmp_path: Path, monkeypat
         return rename(draft, path)
 
     monkeypatch.setattr(Path, "rename", overtaken)
-    with pytest.raises(RunError, match="cannot make the run folder"):
+    with pytest.raises(RunError) as caught:
         RunFolder.create(tmp_path / "run", CONFIG)
+    assert str(caught.value) == f"cannot make the run folder {tmp_path / 'run'}: Directory not empty."
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["run", "run/precious"]
 
 

@@ -94,9 +94,15 @@ def test_restore_keeps_others_out_and_reading_does_not(path: Path) -> None:
 
 
 def test_reading_changes_nothing(path: Path) -> None:
-    (path / "summary.json").write_text("{}")
+    record = RunRecord(path, CONFIG)
+    record.restore()
+    record.begin()
+    play(record, 5)
+    record.checkpoint(5, server(5))
+    record.finish({"rounds": 5})
+    record.close()
     before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    assert len(RunRecord(path, CONFIG).restore(to_read=True).history.rounds) == 4
+    assert len(RunRecord(path, CONFIG).restore(to_read=True).history.rounds) == 5
     assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
 
 

@@ -33,11 +33,7 @@ def check_config(config: Mapping[str, Any], where: Path) -> None:
     for key in _WHOLE:
         if type(config.get(key)) is not int:
             raise RunError(f"{where} is damaged: {key} is no whole number.")
-    try:
-        settings = flat(config)
-    except RecursionError as error:
-        raise RunError(f"{where} is damaged: it is nested too deeply.") from error
-    for key, value in settings.items():
+    for key, value in flat(config).items():
         for number in value if isinstance(value, list) else [value]:
             finite = not isinstance(number, float) or math.isfinite(number)
             if not finite or (isinstance(number, int) and abs(number) >= _LARGEST):

@@ -29,6 +29,7 @@ from potluck.run.files import (
 )
 from potluck.run.lines import RECORDS, Mark
 from potluck.run.states import ClientStates, Version
+from potluck.settings import is_shallow
 
 VERSION = 2
 _KEPT = 2
@@ -201,7 +202,7 @@ def _checked(content: dict[str, Any], number: int) -> Checkpoint:
     if (
         content["round"] != number
         or records.keys() != set(RECORDS)
-        or not (isinstance(config, dict) and _plain(config))
+        or not (isinstance(config, dict) and is_shallow(config))
     ):
         raise ValueError
     versions = {int(client): _pair(version) for client, version in clients.items()}
@@ -211,12 +212,6 @@ def _checked(content: dict[str, Any], number: int) -> Checkpoint:
     if type(server) is not int:
         raise TypeError
     return Checkpoint(number, config, {name: Mark(*_pair(mark)) for name, mark in records.items()}, versions, server)
-
-
-def _plain(value: Any, depth: int = 4) -> bool:
-    """Whether this is nested no more deeply than settings are."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return depth > 0 and all(_plain(each, depth - 1) for each in inner)
 
 
 def _pair(value: Any) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from potluck.run.inputs import NAME as INPUTS
 from potluck.run.lines import Lines, Mark, read_lines
 from potluck.run.lock import Lock
 from potluck.run.toml import to_toml
+from potluck.settings import is_shallow
 
 _FIXED = ("config.toml", "environment.json", INPUTS)
 """What a run's folder begins with, and nothing changes."""
@@ -67,7 +68,7 @@ class RunFolder:
         except (OSError, RunError) as error:
             lock.close()
             shutil.rmtree(draft, ignore_errors=True)
-            raise RunError(f"cannot make the run folder {path}: {error}") from error
+            raise RunError(f"cannot make the run folder {path}: {reason(error).rstrip('.')}.") from error
         lock.folder = path
         made = cls(path, lock)
         made.lock()
@@ -81,18 +82,22 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:
             raise RunError(f"no run in {path}: there is no config.toml in it.") from error
         except OSError as error:
-            raise RunError(f"cannot look into {path}: {error.strerror or error}.") from error
+            raise RunError(f"cannot look into {path}: {reason(error)}.") from error
         return cls(path)
 
     def config(self) -> dict[str, Any]:
         """The configuration as it stands in ``config.toml``."""
         path = self.path / "config.toml"
         try:
-            return tomllib.loads(read_text(path, _MOST))
+            config = tomllib.loads(read_text(path, _MOST))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise RunError(f"{path} is not valid TOML: {error}.") from error
         except ValueError as error:  # a number of more digits than Python reads
             raise RunError(f"{path} is not valid TOML: {error}.") from error
+        # Dotted keys make tables in tables without end, and what goes through them calls itself for each.
+        if not is_shallow(config):
+            raise RunError(f"{path} is damaged: it is nested too deeply.")
+        return config
 
     def summary(self) -> dict[str, Any] | None:
         """The summary of a finished run."""
