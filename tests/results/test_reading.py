@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from potluck.results import read_runs
+from potluck.results import read_runs, reading
+from potluck.run import lines
 from results import made
 from run import tiny
 
@@ -113,6 +114,7 @@ def replace(path: Path, old: str, new: str) -> None:
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "bad toml": (lambda r: (r / "config.toml").write_text("epochs = "), "config.toml is not valid TOML"),
+    "deep tables": (lambda r: (r / "config.toml").write_text(f"{'x.' * 20_000}x = 1"), "it is nested too deeply"),
     "deep toml": (lambda r: (r / "config.toml").write_text("x = " + "[" * 5000), "is not valid TOML"),
     "foreign toml": (
         lambda r: (r / "config.toml").write_text("a = 1"),
@@ -156,3 +158,17 @@ def test_what_is_damaged_is_named_and_the_rest_given(tmp_path: Path, case: str) 
     assert len(problems) == 1
     assert said in problems[0]
     assert str(bad) in problems[0]
+
+
+def test_records_without_end_are_not_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bytes:
+        raise AssertionError(f"reads {path} at once")
+
+    path = made.run(tmp_path / "run") / "clients.jsonl"
+    monkeypatch.setattr(reading, "read_bytes", refuse)
+    monkeypatch.setattr(lines, "_LONGEST", 1 << 16)
+    with path.open("ab") as file:
+        file.truncate(1 << 34)  # which takes no room on the disk
+    runs, problems = read_runs([tmp_path])
+    assert not runs
+    assert problems == [f"line 5 of {path} is damaged: it has more than 65,536 bytes."]

@@ -9,6 +9,7 @@ import pytest
 
 from potluck.errors import ConfigError
 from potluck.watching.tensorboard import FOLDER, TensorBoard
+from results import made
 from run import tiny
 
 
@@ -28,6 +29,16 @@ def test_a_run_is_written_as_it_goes(potluck: tiny.Command, tmp_path: Path) -> N
     # It is no setting, and changes no number.
     assert (run / "config.toml").read_bytes() == (plain / "config.toml").read_bytes()
     assert (run / "summary.json").read_bytes() == (plain / "summary.json").read_bytes()
+
+
+def test_it_is_not_written_out_of_the_folder(potluck: tiny.Command, tmp_path: Path) -> None:
+    run = made.run(tmp_path / "run", finished=False)
+    (tmp_path / "outside").mkdir()
+    (run / FOLDER).symlink_to(tmp_path / "outside")
+    before = tiny.tree(tmp_path)
+    ran = potluck("resume", run, "--tensorboard")
+    assert (ran.code, ran.err) == (2, f"potluck: {run / FOLDER} is a link, and has to be a folder: remove it.\n")
+    assert tiny.tree(tmp_path) == before
 
 
 def test_without_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def resume(
 
     folder = RunFolder.open(path)
     folder.refuse_finished()
+    watchers = _watchers(tensorboard, path)
     config = read_config(folder)
     if data_dir is not None:
         config = config.model_copy(update={"data_dir": data_dir})
@@ -88,7 +89,7 @@ def resume(
         say(console, problem, style="yellow")
     done = f"after round {federation.rounds} of {config.rounds}" if federation.rounds else "from the beginning"
     say(console, f"Going on with {path} {done}.")
-    _go(config, federation, path, as_json, _watchers(tensorboard, path))
+    _go(config, federation, path, as_json, watchers)
 
 
 @app.command()
@@ -124,8 +125,10 @@ def _watchers(tensorboard: bool, path: Path) -> list[Watch]:
     """Who hears of the run, besides the person in front of the terminal."""
     if not tensorboard:
         return []
+    from potluck.run.files import refuse_links
     from potluck.watching.tensorboard import FOLDER, TensorBoard
 
+    refuse_links(path / FOLDER)  # a folder that came from others may hold one that leads out of it
     return [TensorBoard(path / FOLDER)]
 
 

@@ -15,12 +15,14 @@ from potluck.errors import PotluckError, RunError
 from potluck.results.agreement import check_config, check_records, check_summary
 from potluck.results.result import CLIENT_NUMBERS, ClientRecords, RoundResult, RunResult
 from potluck.run.contents import check_clients, check_rounds
-from potluck.run.files import read_bytes
+from potluck.run.files import read_bytes, size_of
 from potluck.run.folder import RunFolder
 from potluck.run.inputs import NAME as INPUTS
 
 _DEPTH = 4
 """How deep below a given folder runs are looked for."""
+_AT_ONCE = 1 << 30
+"""Bytes of a file of records that are read at once; of a longer one only a line at a time is held."""
 
 
 def read_runs(paths: Iterable[str | Path]) -> tuple[list[RunResult], list[str]]:
@@ -134,9 +136,11 @@ def _columns(records: Sequence[Mapping[str, Any]]) -> ClientRecords:
 
 
 def _fast(path: Path) -> list[Any] | None:
-    """All lines of a file, parsed at once, which takes a third of the time; None if something is wrong with it."""
+    """All lines of a file, parsed at once, which takes a third of the time; None if that cannot be."""
     if not os.path.lexists(path):
         return []
+    if (size_of(path) or 0) > _AT_ONCE:
+        return None
     whole, _, _half_written = read_bytes(path).rpartition(b"\n")
     lines = whole.split(b"\n") if whole else []
     try:

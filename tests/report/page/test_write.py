@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -217,6 +218,33 @@ def test_a_second_report_leaves_no_old_figures(light: None, tmp_path: Path) -> N
     assert not list((tmp_path / "out").rglob("*.part"))
 
 
+def test_nothing_outside_is_written_or_deleted(light: None, tmp_path: Path) -> None:
+    run, outside = made.run(tmp_path / "run"), tmp_path / "outside"
+    outside.mkdir()
+    for name in ("clients.png", "holiday.png"):
+        (outside / name).write_bytes(b"mine")
+    (run / "report.html").write_text('<a href="figures/holiday.png">')
+    (run / "figures").symlink_to(outside)
+    before = tiny.tree(tmp_path)
+    with pytest.raises(RunError, match="figures is a link, and has to be a folder"):
+        write_report([run])
+    assert tiny.tree(tmp_path) == before
+    # Nor through a link within the folder.
+    (run / "figures").unlink()
+    (run / "figures").mkdir()
+    (run / "figures/clients.pdf").symlink_to(outside / "clients.png")
+    with pytest.raises(RunError, match=r"clients\.pdf is a link"):
+        write_report([run])
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_page_that_is_no_file_is_replaced(light: None, tmp_path: Path, make: Callable[[Path], object]) -> None:
+    run = made.run(tmp_path / "run")
+    make(run / "report.html")
+    write_report([run])
+    assert (run / "report.html").is_file() and not (run / "report.html").is_symlink()
+
+
 def test_the_same_runs_give_the_same_page(light: None, tmp_path: Path) -> None:
     run = made.run(tmp_path / "a")
     pages = [write_report([run], tmp_path / name) for name in ("x", "y")]
@@ -257,9 +285,10 @@ def test_a_setting_that_is_a_date_is_shown(light: None, tmp_path: Path) -> None:
     assert "2024-01-01" in write_report([tmp_path / "run"], tmp_path / "out", quick=True).read_text()
 
 
-def test_a_damaged_environment_is_said(light: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["[" * 100_000, "{}" + " " * (1 << 20)])
+def test_a_damaged_environment_is_said(light: None, tmp_path: Path, content: str) -> None:
     run = made.run(tmp_path / "run")
-    (run / "environment.json").write_text("[" * 100_000)
+    (run / "environment.json").write_text(content)
     told: list[str] = []
     text = write_report([run], tmp_path / "out", quick=True, warn=told.append).read_text()
     assert told == [f"environment.json is damaged, and what it ran on is not known: {run}."]

@@ -181,13 +181,17 @@ _SHOWN = {
 }
 
 
+_MOST = 1 << 20
+"""Bytes that ``environment.json`` may have."""
+
+
 def _environment(run: RunResult) -> Mapping[str, Any] | None:
     """What a run ran on; None if its file of that is damaged, on which no number depends."""
     path = run.path / "environment.json"
     if not os.path.lexists(path):
         return {}
     try:
-        read = read_json(path)
+        read = read_json(path, _MOST)
     except RunError:
         return None
     return read if isinstance(read, dict) else None
