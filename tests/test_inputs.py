@@ -113,6 +113,17 @@ def test_what_is_not_recorded_is_not_taken_for_the_same(tmp_path: Path, content:
         federation(tmp_path / "run").restore(to_read=True)
 
 
+@pytest.mark.parametrize("column", ["architecture", "initial weights", "training inputs"])
+def test_a_column_that_is_missing_is_damage(tmp_path: Path, column: str) -> None:
+    federation(tmp_path / "run").run(1)
+    path = tmp_path / "run/inputs.json"
+    content = json.loads(path.read_text())
+    del content["clients"][column]
+    path.write_text(json.dumps(content))
+    with pytest.raises(RunError, match="is damaged: it does not say what the run began with"):
+        federation(tmp_path / "run").restore(to_read=True)
+
+
 def test_a_digest_is_of_numbers_type_and_shape() -> None:
     x = torch.arange(6.0)
     different = [x, x.double(), x.view(2, 3), x + 1, x.bfloat16(), x.int(), x > 2]

@@ -19,7 +19,7 @@ from potluck.data.transform import Transform
 from potluck.errors import AlgorithmError, ConfigError, DataError, ModelError, nearest
 from potluck.models import output_width, split
 from potluck.models._trial import check_gradients, check_repeatable
-from potluck.run.inputs import COUNTS, SAMPLES, Inputs, digest, text_digest
+from potluck.run.inputs import COUNTS, NETWORKS, SAMPLES, Inputs, digest, text_digest
 
 
 def common_task(clients: Sequence[Client], algorithm: Algorithm) -> Task:
@@ -149,7 +149,7 @@ def inputs(clients: Sequence[Client], public: Examples | None, transform: Transf
         common["data set"] = digest(*sources.values())
     if public is not None:
         common |= {"public inputs": digest(public.x), "public labels": digest(public.y)}
-    columns: dict[str, list[str]] = {name: [] for name in ("architecture", "initial weights", *SAMPLES, COUNTS)}
+    columns: dict[str, list[str]] = {name: [] for name in (*NETWORKS, *SAMPLES, COUNTS)}
     weights: dict[int, str] = {}
     for client in clients:
         architecture = client.architecture

@@ -11,7 +11,7 @@ from typing import Any
 from potluck.config import make_config
 from potluck.data.sources import fashion_mnist_10k
 from potluck.metrics.protocol import History, summarize
-from potluck.run.inputs import COUNTS, NAME, SAMPLES, Inputs, digest, text_digest
+from potluck.run.inputs import COUNTS, NAME, NETWORKS, SAMPLES, Inputs, digest, text_digest
 from potluck.run.toml import to_toml
 
 
@@ -94,7 +94,7 @@ def write_inputs(path: Path, config: Mapping[str, Any], data: str = "") -> None:
     clients = [text_digest(" ".join([data, *shares, str(client)])) for client in range(config["clients"])]
     whole = text_digest(data) if data or shares[0] != "fashion-mnist-10k" else _carried()
     counts = ["50" if config.get("set_aside") else "80"] * len(clients)
-    columns = {**dict.fromkeys(SAMPLES, clients), COUNTS: counts}
+    columns = {**dict.fromkeys((*NETWORKS, *SAMPLES), clients), COUNTS: counts}
     (path / NAME).write_text(json.dumps(Inputs({"data set": whole}, columns).plain()))
 
 

@@ -22,6 +22,8 @@ SAMPLES = tuple(
     f"{pool} {part}" for pool in ("training", "validation", "test", "holdout") for part in ("inputs", "labels")
 )
 """The columns of :class:`Inputs` that say which samples a client holds."""
+NETWORKS = ("architecture", "initial weights")
+"""The columns that say which network a client begins with."""
 COUNTS = "training samples"
 """The column that says how many a client trains on, its holdout share included."""
 _SHOWN = 3
@@ -85,7 +87,8 @@ class Inputs:
         content = read_json(path, _MOST)
         try:
             common, clients = content["common"], content["clients"]
-            known = content["version"] == VERSION and _texts(common.values()) and clients.keys() >= set(SAMPLES)
+            known = content["version"] == VERSION and _texts(common.values())
+            known = known and clients.keys() >= {*NETWORKS, *SAMPLES}
             whole = known and all(isinstance(each, list) and _texts(each) for each in clients.values())
             if not whole or len({len(each) for each in clients.values()}) != 1:
                 raise ValueError
