@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from attack import runs
-from attack.judging import Case, Verdict, command, fell, first_fault, last_line, refused, start
-from attack.material import both, copy_of, each, made_empty
+from attack.judging import Case, Verdict, command, fell, first_fault, last_line, refused, start, unharmed
+from attack.material import both, contents, copy_of, each, made_empty
 from potluck.run.folder import RunFolder
 
 Change = Callable[[Path], object]
@@ -74,6 +74,18 @@ def _another(run: Path) -> None:
     run.with_name("copy").rename(run)
 
 
+def _instead_of(name: str, target: str) -> Change:
+    """A link to what lies outside, in place of a file or folder of the run."""
+
+    def do(run: Path) -> None:
+        path, there = run / name, run.parent / target
+        assert there.exists(), there
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        path.symlink_to(there)
+
+    return do
+
+
 def _into_link(name: str) -> Change:
     def do(run: Path) -> None:
         target = run.with_name("elsewhere")
@@ -103,6 +115,11 @@ CHANGES: dict[str, Change] = {
     "lock deleted": lambda run: (run / ".lock").unlink(),
     "lock written again": _again(".lock"),
     "lock a link": _instead(".lock", lambda path: path.symlink_to("config.toml")),
+    "lock a link outside": _instead_of(".lock", "outside/rounds.jsonl"),
+    "a client a link outside": _instead_of("clients/0", "outside/states"),
+    "all states a link outside": _instead_of("clients", "outside"),
+    "checkpoint a link outside": _instead_of("checkpoint", "outside"),
+    "a summary that is a link outside": _instead_of("summary.json", "outside/rounds.jsonl"),
     **{
         f"{name}: {what}": change
         for name in ("rounds.jsonl", "clients.jsonl")
@@ -114,6 +131,7 @@ CHANGES: dict[str, Change] = {
             "edited in place": _edit(name),
             "written again": _again(name),
             "a link to /dev/null": _instead(name, lambda path: path.symlink_to(os.devnull)),
+            "a link outside": _instead_of(name, "outside/rounds.jsonl"),
             "a pipe": _instead(name, os.mkfifo),
             "read only": _on(name, lambda path: path.chmod(0o400)),
         }.items()
@@ -139,32 +157,33 @@ CHANGES: dict[str, Change] = {
 
 def _changed(change: Change, when: int, folder: Path) -> Verdict:
     run = folder / "run"
-    outside = folder / "outside"
-    outside.write_text("precious")
+    outside, before = _make_outside(folder)
     ran = command("run", *runs.flags(), "--out", run, first=lambda: runs.after_round(when, lambda: change(run)))
     if run.exists() and not run.is_symlink():
         run.chmod(0o755)
-    verdict = runs.fine(ran, run, runs.whole())
+    verdict = first_fault(runs.fine(ran, run, runs.whole()), unharmed(outside, before, "while it ran"))
     if verdict.outcome != "held" or ran.code == 0:
-        return first_fault(verdict, _harmed(outside))
+        return verdict
     if "Written to" in ran.out:
         return Verdict("silent", "says that it is written")
-    return _afterwards(run)
+    # Resuming what is there ends in the right result, or in one message.
+    return first_fault(runs.resume(run), unharmed(outside, before, "when it was resumed"))
 
 
-def _harmed(outside: Path) -> Verdict:
-    kept = outside.read_text() == "precious"
-    return Verdict("held") if kept else Verdict("harmed", "a file outside")
-
-
-def _afterwards(run: Path) -> Verdict:
-    """Resuming what is there ends in the right result, or in one message."""
-    return runs.resume(run)
+def _make_outside(folder: Path) -> tuple[Path, dict[str, bytes | None]]:
+    """A folder beside the run whose files are called as those of a run, and what it holds."""
+    outside = folder / "outside"
+    states = (f"round-{number:05d}.safetensors" for number in range(1, LAST + 1))
+    for name in ("rounds.jsonl", *(f"{parent}/{state}" for state in states for parent in ("states", "0"))):
+        (outside / name).parent.mkdir(parents=True, exist_ok=True)
+        (outside / name).write_text("precious")
+    return outside, contents(outside)
 
 
 def _late(change: Change, folder: Path) -> Verdict:
     """After the last checkpoint, before the summary."""
     run = folder / "run"
+    outside, before = _make_outside(folder)
 
     def arrange() -> None:
         finish = RunFolder.check
@@ -179,7 +198,7 @@ def _late(change: Change, folder: Path) -> Verdict:
     ran = command("run", *runs.flags(), "--out", run, first=arrange)
     if run.exists() and not run.is_symlink():
         run.chmod(0o755)
-    return runs.fine(ran, run, runs.whole())
+    return first_fault(runs.fine(ran, run, runs.whole()), unharmed(outside, before, "at the end"))
 
 
 def _moved_back(folder: Path) -> Verdict:

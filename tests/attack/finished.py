@@ -89,6 +89,18 @@ def clean(ran: Ran) -> Verdict:
     return Verdict("unclear", f"a message of {len(ran.err)} letters") if len(ran.err) > 2000 else HELD
 
 
+def _configuration(damage: Damage, folder: Path) -> Verdict:
+    """What cannot be read is no run to compare, and none that a comparison takes for one of its own."""
+    run = copy_of(finished(), folder / "run")
+    damage(run)
+    verdict = judge(run, "config.toml")
+    compared = command("compare", "--out", folder, "--no-report")
+    # Refused for its baseline, which is looked at when the runs that are there have been.
+    placed = command("compare", "fedproto", "--data", data(), "--clients", 5, "--baseline", "x", "--out", folder)
+    verdicts = [refused(compared, "config.toml"), refused(placed, "baseline")]
+    return first_fault(verdict, *verdicts, clean(compared), clean(placed))
+
+
 def _case(group: str, name: str, damage: Damage, says: str | None, opens: str | None = None) -> Case:
     def run(folder: Path) -> Verdict:
         run = copy_of(finished(), folder / "run")
@@ -183,7 +195,8 @@ def cases() -> list[Case]:
     found += [_case("summary.json of a finished run", name, damage, "summary.json") for name, damage in _summaries()]
     found += [_case(f"{file} of a finished run", name, damage, file) for file, name, damage in _records()]
     found += [
-        _case("config.toml of a finished run", name, damage, "config.toml") for name, damage in content.configurations()
+        Case("config.toml of a finished run", name, partial(_configuration, damage))
+        for name, damage in content.configurations()
     ]
     found += [_case("inputs.json of a finished run", name, damage, "inputs.json") for name, damage in content.inputs()]
     return found

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+from attack.material import contents
 from potluck.errors import PotluckError
 
 TIMEOUT = 60.0
@@ -223,6 +224,13 @@ def accepted(ran: Ran, *says: str) -> Verdict:
 def first_fault(*verdicts: Verdict) -> Verdict:
     """The first verdict that is not held, if there is one."""
     return next((verdict for verdict in verdicts if verdict.outcome != "held"), HELD)
+
+
+def unharmed(folder: Path, before: dict[str, bytes | None], how: str) -> Verdict:
+    """Held if a folder holds what it did before (see :func:`attack.material.contents`)."""
+    after = contents(folder)
+    changed = sorted(name for name in before.keys() | after.keys() if before.get(name, 0) != after.get(name, 0))
+    return Verdict("harmed", f"changed outside {how}: {', '.join(changed)}") if changed else HELD
 
 
 def last_line(ran: Ran) -> str:

@@ -71,6 +71,14 @@ def copy_of(folder: Path, into: Path) -> Path:
     return Path(shutil.copytree(folder, into, symlinks=True))
 
 
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Everything in a folder: the content of each file, and ``None`` for what is none."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() and not path.is_symlink() else None
+        for path in folder.rglob("*")
+    }
+
+
 def arrays(seed: int = 0, samples: int = 480) -> dict[str, np.ndarray]:
     """Images of 1x8x8 in 4 classes that can be told apart."""
     draws = np.random.default_rng(seed)
