@@ -237,12 +237,16 @@ def test_nothing_outside_is_written_or_deleted(light: None, tmp_path: Path) -> N
         write_report([run])
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("../page")])
 def test_a_page_that_is_no_file_is_replaced(light: None, tmp_path: Path, make: Callable[[Path], object]) -> None:
     run = made.run(tmp_path / "run")
+    (run / "figures").mkdir()
+    (run / "figures/holiday.png").write_bytes(b"mine")
+    (tmp_path / "page").write_text('<a href="figures/holiday.png">')
     make(run / "report.html")
     write_report([run])
     assert (run / "report.html").is_file() and not (run / "report.html").is_symlink()
+    assert (run / "figures/holiday.png").read_bytes() == b"mine"  # for it was no page that named it
 
 
 def test_the_same_runs_give_the_same_page(light: None, tmp_path: Path) -> None:
