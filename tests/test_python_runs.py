@@ -67,6 +67,27 @@ def test_only_python_can_go_on_with_it(tmp_path: Path) -> None:
     assert made.run(3, watch=quiet).summary["rounds"] == 3
 
 
+@pytest.mark.parametrize("method", ["fd", "fedkd"])
+def test_a_federation_that_failed_goes_back_to_its_checkpoint(method: str, tmp_path: Path) -> None:
+    """What its server holds by then has other names and shapes than an older checkpoint."""
+
+    def made(out: Path | None) -> potluck.Federation:
+        own = {"small_model": "mlp-16"} if method == "fedkd" else {}
+        return potluck.Federation(method, clients(), out=out, device="cpu", engine="loop", checkpoint_every=2, **own)
+
+    def fails(event: dict[str, Any]) -> None:
+        if event["event"] == "begin" and event["number"] == 4:
+            raise OSError("no space left")
+
+    broken = made(tmp_path / "run")
+    with pytest.raises(OSError, match="no space left"):
+        broken.run(5, watch=fails)
+    assert broken.restore() == []
+    assert broken.rounds == 2
+    found, expected = broken.run(5, watch=quiet), made(None).run(5, watch=quiet)
+    assert [{**round, "seconds": 0} for round in found.rounds] == [{**r, "seconds": 0} for r in expected.rounds]
+
+
 def test_other_data_are_noticed(tmp_path: Path) -> None:
     federation(tmp_path / "run").run(1, watch=quiet)
     (tmp_path / "run/summary.json").unlink()

@@ -141,6 +141,8 @@ class Federation:
         self.history = History()
         with draws.initial_weights(draws.fold(seed, "server")), calling(self.algorithm, "server_state"):
             self.server = cast(given_tensors(self.algorithm.server_state(self.task)), setting.dtype)
+        # Rounds may add tensors to the state and remove them: what every checkpoint has is what it starts with.
+        self._layout = {name: (t.dim(), t.is_floating_point()) for name, t in self.server.items()}
 
     # ---- running --------------------------------------------------------------------------------------------------
 
@@ -225,9 +227,9 @@ class Federation:
 
     def _refuse_server(self, server: State) -> None:
         """Raise unless this is a state of the server of this federation, as far as can be seen without a round."""
-        for name, own in self.server.items():
+        for name, form in self._layout.items():
             there = server.get(name)
-            if there is None or there.dim() != own.dim() or there.is_floating_point() != own.is_floating_point():
+            if there is None or (there.dim(), there.is_floating_point()) != form:
                 raise RunError(f"the server's state in {self._record.path} is damaged: {name!r} does not fit.")
         for number in {0, len(self._members) - 1}:
             try:
