@@ -308,7 +308,7 @@ class Federation:
             check_upload(self.algorithm, upload, self.server, self.task)
         # Many small operations, if not one for each weight: more threads would mostly wait for each other.
         with threads(1):
-            return aggregated(self.algorithm, self.server, uploads, round, self.task, counter)
+            return aggregated(self.algorithm, self.server, uploads, round, self.task, counter, self.setting.check_stop)
 
     # ---- evaluation -----------------------------------------------------------------------------------------------
 

@@ -81,6 +81,14 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no broadcast": (hook("broadcast", lambda *_: None), r"Mine\.broadcast for client 0 in round 1"),
     "no aggregate": (hook("aggregate", lambda *_: None), r"Mine\.aggregate in round 1 .*None"),
+    "a sparse state": (
+        hook("aggregate", lambda state, *_: {name: tensor.to_sparse() for name, tensor in state.items()}),
+        r"Mine\.aggregate in round 1 failed: TypeError: tensor 'head.weight' is of the layout sparse_coo",
+    ),
+    "a state of another type": (
+        hook("aggregate", lambda state, *_: {name: tensor.double() for name, tensor in state.items()}),
+        r"Mine\.aggregate in round 1 failed: TypeError: it changes 'head.weight' from torch.float32 to torch.float64",
+    ),
     "a check that raises": (hook("check", lambda *_: 1 / 0), r"Mine\.check for client 0 failed: ZeroDivisionError"),
     "no state": (hook("server_state", lambda *_: None), r"Mine\.server_state failed"),
     "networks that raise": (hook("networks", lambda *_: {"a": 1}["x"]), "failed: KeyError: 'x'"),

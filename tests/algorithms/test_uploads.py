@@ -7,16 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 
 from attack.crafted import ACCEPTED, CLIENT, Sends, after_a_round, check, uploads
-from potluck.algorithms import State, Upload, algorithm, names
+from potluck.algorithms import Algorithm, State, Upload, algorithm, names
 from potluck.algorithms.admission import aggregated
 from potluck.algorithms.pfedes import PFedES
 from potluck.contract import Round, Task
-from potluck.errors import PayloadError, TrainingError
+from potluck.errors import InterruptedRunError, PayloadError, TrainingError
 from potluck.payload import Payload
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -105,9 +106,9 @@ class Sums(PFedES):
         return {name: torch.stack([part[name] for part in parts]).sum(0) for name in state}
 
 
-def summed(values: Sequence[float]) -> State:
+def summed(values: Sequence[float], method: Algorithm | None = None, **how: Any) -> State:
     sent = [Upload(3 * n, Payload({"w": torch.full((2,), value)})) for n, value in enumerate(values)]
-    return aggregated(Sums(), {"w": torch.zeros(2)}, sent, Round(3, 9), Task((2,), classes=2))
+    return aggregated(method or Sums(), {"w": torch.zeros(2)}, sent, Round(3, 9), Task((2,), classes=2), **how)
 
 
 def test_where_nobody_spoils_it_alone_the_one_without_whom_it_is_not_spoilt_is_named() -> None:
@@ -119,6 +120,48 @@ def test_where_nobody_spoils_it_alone_the_one_without_whom_it_is_not_spoilt_is_n
 def test_where_nobody_is_to_blame_more_than_others_nobody_is_named() -> None:
     with pytest.raises(TrainingError, match=r"not finite after round 3\. Try smaller learning rates"):
         summed([1.2e38] * 5)
+
+
+def test_only_those_with_the_largest_numbers_are_tried() -> None:
+    """Each try costs as much as a round of the server."""
+    tries: list[int] = []
+
+    class Counts(Sums):
+        def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
+            tries.append(len(uploads))
+            return super().aggregate(state, uploads, round, task)
+
+    with pytest.raises(PayloadError, match=r"because of what client 300 sent: numbers up to 3\.3e\+38"):
+        summed([*[1e5 + number for number in range(99)], 1e38, 3.3e38, 2e37], Counts())
+    assert len(tries) <= 1 + 2 * 16
+
+
+class Diverges(Sums):
+    """Whose state is never finite."""
+
+    def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
+        return {name: tensor * torch.inf for name, tensor in super().aggregate(state, uploads, round, task).items()}
+
+
+def test_where_far_more_uploads_than_are_tried_spoil_it_the_settings_are_to_blame() -> None:
+    with pytest.raises(TrainingError, match=r"not finite after round 3\. Try smaller learning rates"):
+        summed([1e5 + number for number in range(40)], Diverges())
+
+
+def test_a_stop_ends_the_search() -> None:
+    def stop() -> None:
+        raise InterruptedRunError("stopped.")
+
+    with pytest.raises(InterruptedRunError):
+        summed([1e38, 3e38, 1e38], check_stop=stop)
+
+
+def test_the_servers_state_holds_no_graph() -> None:
+    class Learns(Sums):
+        def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
+            return {name: 2 * tensor.requires_grad_() for name, tensor in state.items()}
+
+    assert not summed([1.0, 2.0], Learns())["w"].requires_grad
 
 
 def test_where_every_upload_spoils_it_the_settings_are_to_blame() -> None:

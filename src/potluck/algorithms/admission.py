@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 import torch
@@ -14,9 +14,12 @@ from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Round, Task
 from potluck.errors import PayloadError, PotluckError, TrainingError
 from potluck.metrics.server import ServerCounter
+from potluck.payload import check_dense
 
 _ORDINARY = 1e4
 """Weights and representations of networks that learn stay far below this."""
+_SUSPECTS = 16
+"""Uploads that are tried one by one when the server's state is not finite: each try may take as long as a round's."""
 
 
 @contextmanager
@@ -55,10 +58,12 @@ def aggregated(
     round: Round,
     task: Task,
     counter: ServerCounter | None = None,
+    check_stop: Callable[[], object] = lambda: None,
 ) -> State:
     """The server's next state, in which every number is finite; an error that names the client if one is to blame.
 
-    What making it costs is added to the ``counter``.
+    What making it costs is added to the ``counter``. The search for the client calls ``check_stop`` before each try,
+    which may raise.
     """
     with counter or nullcontext():
         server = _aggregate(algorithm, state, uploads, round, task)
@@ -71,7 +76,7 @@ def aggregated(
             f"{what}, in which client {uploads[0].client} alone took part; the largest number that it sent is "
             f"{_largest(uploads[0]):.3g}. If that is nonsense, look at this client; if not, try {advice}"
         )
-    found = _to_blame(algorithm, state, uploads, round, task)
+    found = _to_blame(algorithm, state, uploads, round, task, check_stop)
     if not found:
         raise TrainingError(f"{what}. Try {advice}")
     raise PayloadError(
@@ -89,7 +94,16 @@ def _own_rates(algorithm: Algorithm) -> str:
 def _aggregate(algorithm: Algorithm, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
     # What an algorithm makes with PyTorch's own initialisers here is drawn from the round's key.
     with draws.initial_weights(round.key), calling(algorithm, "aggregate", round=round):
-        return given_tensors(algorithm.aggregate(state, uploads, round, task))
+        made = given_tensors(algorithm.aggregate(state, uploads, round, task))
+        for name, tensor in made.items():
+            try:
+                check_dense(name, tensor)
+            except PayloadError as error:
+                raise TypeError(str(error)) from error  # a mistake of the algorithm, not of a client
+            if name in state and tensor.dtype != state[name].dtype:
+                raise TypeError(f"it changes {name!r} from {state[name].dtype} to {tensor.dtype}.")
+        # A graph of operations would keep the states of all rounds in memory.
+        return {name: tensor.detach() for name, tensor in made.items()}
 
 
 def _not_finite(state: State) -> str | None:
@@ -101,23 +115,33 @@ def _not_finite(state: State) -> str | None:
 
 
 def _to_blame(
-    algorithm: Algorithm, state: State, uploads: Sequence[Upload], round: Round, task: Task
+    algorithm: Algorithm,
+    state: State,
+    uploads: Sequence[Upload],
+    round: Round,
+    task: Task,
+    check_stop: Callable[[], object],
 ) -> Sequence[Upload]:
     """The uploads that spoil the server's state each alone, or without which it is not spoilt; none if all do.
 
-    No upload of ordinary numbers is to blame: a server that trains can diverge on some of them by its own settings.
+    No upload of ordinary numbers is to blame: a server that trains can diverge on some of them by its own settings. Of
+    many others only those with the largest numbers are tried.
     """
 
     def spoils(some: Sequence[Upload]) -> bool:
+        check_stop()
         try:
             return _not_finite(_aggregate(algorithm, state, some, round, task)) is not None
         except PotluckError:
             return False
 
-    suspects = [upload for upload in uploads if _largest(upload) > _ORDINARY]
+    odd = sorted((upload for upload in uploads if _largest(upload) > _ORDINARY), key=_largest, reverse=True)
+    suspects = sorted(odd[:_SUSPECTS], key=lambda upload: upload.client)
     alone = [upload for upload in suspects if spoils([upload])]
     if alone:
-        return alone if len(alone) < len(uploads) else ()
+        # If all that were tried do, and nothing but numbers like these was sent, the smallest speaks for the rest.
+        every = len(alone) == len(suspects) and len(odd) == len(uploads) and (odd[-1] in alone or spoils(odd[-1:]))
+        return () if every else alone
     return [upload for upload in suspects if not spoils([other for other in uploads if other is not upload])]
 
 
