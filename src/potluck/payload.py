@@ -21,7 +21,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -137,13 +137,18 @@ class Payload:
             check_dense(name, tensor)
             _check_finite(name, tensor)
 
+    def require_names(self, names: Set[str]) -> None:
+        """Refuse a payload whose tensors are not these."""
+        for name in sorted(names - self.tensors.keys()):
+            raise PayloadError(f"tensor {name!r} is missing from what arrived.")
+        for name in self.tensors:
+            if name not in names:
+                raise PayloadError(f"tensor {name!r} was not expected.")
+
     def require(self, like: Mapping[str, Tensor]) -> None:
         """Refuse a payload whose names, shapes, types or numbers are not as in ``like``."""
-        for name in sorted(like.keys() - self.tensors.keys()):
-            raise PayloadError(f"tensor {name!r} is missing from what arrived.")
+        self.require_names(like.keys())
         for name, tensor in self.tensors.items():
-            if name not in like:
-                raise PayloadError(f"tensor {name!r} was not expected.")
             check_tensor(name, tensor, tuple(like[name].shape), like[name].dtype)
 
 
@@ -177,6 +182,13 @@ def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch
     if tensor.dtype != dtype:
         raise PayloadError(f"tensor {name!r} is of type {tensor.dtype}, expected {dtype}.")
     _check_finite(name, tensor)
+
+
+def check_numbers(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
+    """Refuse a tensor of another shape, of whole numbers, or with a number that is not finite."""
+    check_tensor(name, tensor, shape, tensor.dtype)
+    if not tensor.is_floating_point():
+        raise PayloadError(f"tensor {name!r} is of type {tensor.dtype}, expected numbers with a fraction.")
 
 
 def _check_meta(meta: Meta) -> None:

@@ -15,6 +15,8 @@ from potluck import Payload, Round, Task, draws
 from potluck.algorithms import State, Upload
 from potluck.algorithms.admission import aggregated
 from potluck.algorithms.fedkd import FedKD
+from potluck.algorithms.parts import low_rank
+from potluck.algorithms.parts.low_rank import product
 from potluck.algorithms.parts.updates import updates_in
 from potluck.contract import Received
 from potluck.engines.memory import receive
@@ -176,6 +178,29 @@ def test_who_sends_what_cannot_be_shortened_is_named() -> None:
         aggregated(METHOD, fresh(), [upload(1, 0), huge], Round(1, 9), TASK)
 
 
+def test_who_sends_parts_whose_product_is_not_finite_is_named() -> None:
+    """The check looks at the parts alone."""
+    infinite = Upload(1, Payload({n: torch.full_like(t, 1e30) for n, t in upload(1, 1).payload.tensors.items()}, META))
+    METHOD.check(infinite, fresh(), TASK)
+    with pytest.raises(PayloadError, match="because of what client 1 sent"):
+        aggregated(METHOD, fresh(), [upload(1, 0), infinite], Round(1, 9), TASK)
+
+
+def test_uploads_are_multiplied_out_once_and_not_in_the_order_of_the_clients_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ordered: list[torch.Size] = []
+
+    def counting(left: Tensor, right: Tensor) -> Tensor:
+        ordered.append(left.shape)
+        return product(left, right)
+
+    monkeypatch.setattr(low_rank, "product", counting)
+    state = after([0, 1, 2, 3])
+    sent_on = [name for name in updates_in(state)[1] if name.endswith(":left")]
+    assert len(ordered) == len(sent_on) > 0  # what is sent on alone, for clients will add the same
+
+
 def updates(state: State, changed: Mapping[str, Tensor] | None = None) -> Payload:
     """What client 0 is sent, and what was changed in it on the way."""
     payload = sent(state, 0)
@@ -193,6 +218,9 @@ def updates(state: State, changed: Mapping[str, Tensor] | None = None) -> Payloa
         (Payload(updates(after([0])).tensors, {"updates": -1}), 0, "-1 as its number"),
         (Payload(updates(after([0])).tensors, {"updates": 1 << 61}), 0, "cannot have"),
         (Payload(mentee(fresh()), {"updates": True}), None, "True as its number"),
+        (Payload({**mentee(fresh()), "more": torch.ones(1)}, {"updates": 0}), None, "'more' was not expected"),
+        (Payload(part(fresh(), "small_head"), {"updates": 0}), None, "'small_body.1.bias' is missing"),
+        (Payload(part(fresh(), "small_head"), {"updates": 0}), 0, "'small_body.1.bias' is missing"),
         (updates(after([0]), {"update:1:more": torch.ones(1)}), 0, "'more' was not expected"),
         (updates(after([0]), {"update:one:w": torch.ones(1)}), 0, "'update:one:w' names no number of an update"),
         (updates(after([0]), {f"update:{'1' * 5000}:w": torch.ones(1)}), 0, "names no number of an update"),

@@ -52,10 +52,9 @@ class Crafted:
     @property
     def accepted(self) -> bool:
         """Whether it is to be taken."""
-        # Where probabilities are sent, no other numbers are; and FedKD's parts are multiplied, here to infinity.
+        # Where probabilities are sent, no other numbers are.
         bounded = self.method in ("fd", "kt-pfl") and self.what.startswith("all values")
-        infinite = self.method == "fedkd" and self.what == "all values 1e30"
-        return self.what in ACCEPTED and not bounded and not infinite
+        return self.what in ACCEPTED and not bounded
 
 
 def _net(width: int) -> nn.Module:

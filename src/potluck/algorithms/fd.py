@@ -65,7 +65,7 @@ class FD(Algorithm):
 
     def receive(self, payload: Payload, task: Task) -> Received:
         """The others' mean outputs, and for which classes there are any."""
-        return dense_table(payload, task.classes)
+        return dense_table(payload, task.classes, task.classes)
 
     def cross_entropy(self, net: Networks, batch: Batch, received: Received) -> Tensor:
         """Cross-entropy with the labels, and with the others' mean outputs."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from potluck import draws
 from potluck.algorithms.parts.low_rank import restored, shortened
 from potluck.algorithms.parts.mutual import MutualLearning, divergence
-from potluck.algorithms.parts.updates import newest, numbered, updated, updates_in, whole
+from potluck.algorithms.parts.updates import check_update, newest, numbered, updated, updates_in, whole
 from potluck.algorithms.settings import setting
 from potluck.algorithms.uploads import State, Upload, mean
 from potluck.contract import Batch, Group, Networks, Received, Round, Task
@@ -20,6 +23,8 @@ from potluck.payload import Payload
 
 _UPDATES, _KNOWN = "updates", "known"
 """How many updates a mentee has had; how many of them the server knows each client's mentee to have had."""
+_NAMES: WeakKeyDictionary[Task, dict[FedKD, frozenset[str]]] = WeakKeyDictionary()
+"""The names of the mentee's weights, by task and settings."""
 
 
 class FedKD(MutualLearning):
@@ -112,6 +117,7 @@ class FedKD(MutualLearning):
         payload.require_finite()
         if not _mentee(payload.tensors):
             raise PayloadError("no mentee arrived, and the client has none to which it could add updates.")
+        payload.require_names(_names(self, task))
         return {**payload.tensors, _UPDATES: torch.tensor(_latest(payload))}
 
     def receive_again(self, payload: Payload, last: Received, task: Task) -> Received:
@@ -142,15 +148,15 @@ class FedKD(MutualLearning):
     # ---- the server -----------------------------------------------------------------------------------------------
 
     def check(self, upload: Upload, state: State, task: Task) -> None:
-        """Refuse what is not an update of the mentee."""
+        """Refuse what is not an update of the mentee. Its parts may still make up numbers that are not finite."""
         upload.payload.require_finite()
-        whole(upload.payload.tensors, _mentee(state))
+        check_update(upload.payload.tensors, _mentee(state))
         _ = upload.samples
 
     def aggregate(self, state: State, uploads: Sequence[Upload], round: Round, task: Task) -> State:
         """Shorten the mean of the updates, each client counting the same, and add to the mentee what is sent of it."""
         mentee, latest = _mentee(state), int(state[_UPDATES])
-        arrived = [Upload(u.client, Payload(whole(u.payload.tensors, mentee), u.payload.meta)) for u in uploads]
+        arrived = [replace(u, payload=_dense(u.payload, mentee)) for u in uploads]
         update = shortened(mean(arrived, weighted=False), self._energy(round))
         known = state[_KNOWN].clone()
         known[[upload.client for upload in uploads]] = latest  # they had this mentee, or could not have answered
@@ -162,6 +168,20 @@ class FedKD(MutualLearning):
             _KNOWN: known,
             **{name: tensor for n in sorted(kept) for name, tensor in numbered(kept[n], n).items()},
         }
+
+
+def _names(algorithm: FedKD, task: Task) -> frozenset[str]:
+    """The weights of the mentee that travel, found by making one; known afterwards, since that takes a while."""
+    known = _NAMES.setdefault(task, {})
+    if algorithm not in known:
+        with draws.initial_weights(0):
+            known[algorithm] = frozenset(_mentee(algorithm.server_state(task)))
+    return known[algorithm]
+
+
+def _dense(payload: Payload, mentee: Mapping[str, Tensor]) -> Payload:
+    """An upload, multiplied out. Only the server does: unlike clients' copies, it may add up in any order."""
+    return Payload(restored(payload.tensors, mentee, torch.matmul), payload.meta)
 
 
 def _mentee(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -72,7 +72,7 @@ class FedProto(Algorithm):
 
     def receive(self, payload: Payload, task: Task) -> Received:
         """The prototypes, and for which classes there are any."""
-        return dense_table(payload, task.classes)
+        return dense_table(payload, task.classes, task.common_width())
 
     def cross_entropy(self, net: Networks, batch: Batch, received: Received) -> Tensor:
         """Cross-entropy, and the distance from the prototypes."""

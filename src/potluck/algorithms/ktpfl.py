@@ -14,7 +14,7 @@ from potluck.algorithms.settings import setting
 from potluck.algorithms.uploads import State, Upload
 from potluck.contract import Batch, Group, Networks, Phase, Received, Round, Task
 from potluck.errors import ConfigError
-from potluck.payload import Payload
+from potluck.payload import Payload, check_numbers
 from potluck.settings import MOST
 
 _MOST_NUMBERS = 1 << 29  # 2 GiB in float32
@@ -95,6 +95,13 @@ class KTPFL(Algorithm):
         if round.number == 0:
             return Payload()
         return Payload({"target": torch.tensordot(state["coefficients"][client], state["soft"], 1)})
+
+    def receive(self, payload: Payload, task: Task) -> Received:
+        """The mixture: class scores for each public sample. Nothing arrives before the first round."""
+        if payload.tensors:
+            payload.require_names({"target"})
+            check_numbers("target", payload.tensors["target"], (task.public, task.classes))
+        return payload.tensors
 
     def phases(self, round: Round) -> Sequence[Phase]:
         """Public data, then the client's own; nothing before the first round."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from potluck.algorithms.uploads import Upload
 from potluck.contract import Batch, Received
 from potluck.errors import PayloadError
-from potluck.payload import Payload, check_tensor
+from potluck.payload import Payload, check_numbers, check_tensor
 
 
 def seen_classes(seen: Tensor, uploads: Sequence[Upload]) -> Tensor:
@@ -32,14 +32,16 @@ def table_payload(values: Tensor, known: Tensor, wanted: Tensor) -> Payload:
     return Payload({"values": values[labels], "labels": labels.to(torch.int32)})
 
 
-def dense_table(payload: Payload, classes: int) -> Received:
+def dense_table(payload: Payload, classes: int, width: int) -> Received:
     """What arrived, as ``values`` [classes, width] and ``known`` [classes], which is 0 for classes that did not."""
-    payload.require_finite()
-    values, labels = payload.tensors["values"], payload.tensors["labels"].long()
-    check_tensor("values", values, (len(labels), *values.shape[1:]), values.dtype)
+    payload.require_names({"values", "labels"})
+    values, labels = payload.tensors["values"], payload.tensors["labels"]
+    check_tensor("labels", labels, (labels.numel(),), torch.int32)
+    check_numbers("values", values, (len(labels), width))
+    labels = labels.long()
     if bool((labels < 0).any() | (labels >= classes).any()):
         raise PayloadError(f"labels arrived that are not from 0 to {classes - 1}.")
-    table = values.new_zeros(classes, *values.shape[1:])
+    table = values.new_zeros(classes, width)
     known = values.new_zeros(classes)
     table[labels], known[labels] = values, 1.0
     return {"values": table, "known": known}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -50,20 +50,44 @@ def _is_shorter(rank: int, shape: tuple[int, ...]) -> bool:
     return rank * (rows + columns) < rows * columns
 
 
-def restored(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+def restored(
+    tensors: Mapping[str, Tensor],
+    like: Mapping[str, Tensor] | None = None,
+    multiply: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> dict[str, Tensor]:
     """The tensors whose parts arrived, multiplied out; a PayloadError where parts do not fit together.
+
+    Args:
+        tensors: What arrived.
+        like: What is expected, if that is known, as for :func:`paired`.
+        multiply: How: by :func:`product`, unless no other machine needs to come to the same bits.
+    """
+    multiply = multiply or product
+    result: dict[str, Tensor] = {}
+    for name, part in paired(tensors, like):
+        if isinstance(part, Tensor):
+            result[name] = part
+        else:
+            left, right = part
+            result[name] = multiply(left, right.flatten(1)).view(len(left), *right.shape[1:])
+    return result
+
+
+def paired(
+    tensors: Mapping[str, Tensor], like: Mapping[str, Tensor] | None = None
+) -> Iterator[tuple[str, Tensor | tuple[Tensor, Tensor]]]:
+    """The tensors by name, or both parts of one; a PayloadError where parts do not fit together.
 
     Where ``like`` says what is expected, parts of another shape are refused before they are multiplied: two small parts
     can make up a matrix that no memory holds. So are parts of a rank that :func:`shortened` never gives.
     """
-    result: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if name.endswith(RIGHT):
             if name.removesuffix(RIGHT) + LEFT not in tensors:
                 raise PayloadError(f"{name!r} came without its other part.")
             continue
         if not name.endswith(LEFT):
-            result[name] = tensor
+            yield name, tensor
             continue
         whole = name.removesuffix(LEFT)
         right = tensors.get(whole + RIGHT)
@@ -83,8 +107,7 @@ def restored(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor] | None = 
             raise PayloadError(f"the two parts of {whole!r} make up shape {shape}, expected {expected}.")
         if not len(flat) or not _is_shorter(len(flat), (len(tensor), flat.shape[1])):
             raise PayloadError(f"the two parts of {whole!r} are of rank {len(flat)}, and no shorter than {shape}.")
-        result[whole] = product(tensor, flat).view(shape)
-    return result
+        yield whole, (tensor, right)
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from potluck.algorithms.parts.low_rank import restored
+from potluck.algorithms.parts.low_rank import paired, restored
 from potluck.errors import PayloadError
 from potluck.payload import Payload
 
@@ -45,6 +45,15 @@ def whole(update: Mapping[str, Tensor], model: Mapping[str, Tensor]) -> dict[str
     found = restored(update, model)
     Payload(found).require(model)
     return found
+
+
+def check_update(update: Mapping[str, Tensor], model: Mapping[str, Tensor]) -> None:
+    """Refuse what is no update of a model by names, shapes and types, without multiplying it out."""
+    found = {}
+    for name, part in paired(update, model):
+        # A product has the type of its parts, and the shape of the weights for which they were found to fit.
+        found[name] = part if isinstance(part, Tensor) else model[name].to(part[0].dtype)
+    Payload(found).require(model)
 
 
 def updated(model: Mapping[str, Tensor], change: Mapping[str, Tensor]) -> dict[str, Tensor]:
