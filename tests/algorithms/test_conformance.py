@@ -169,6 +169,27 @@ class ReceivesOtherwiseAgain(RemembersWhatItReceived):
         return {**self.receive(payload, task), "more": torch.zeros(1)}
 
 
+class ChangesWhatItRemembers(RemembersWhatItReceived):
+    def receive_again(self, payload: Payload, last: Received, task: Task) -> Received:
+        for tensor in last.values():
+            tensor.mul_(0.5)
+        return super().receive_again(payload, last, task)
+
+
+class ReceivesAnythingTwice(RemembersWhatItReceived):
+    number: ClassVar[int] = 0
+
+    def receive_again(self, payload: Payload, last: Received, task: Task) -> Received:
+        type(self).number += 1
+        received = super().receive_again(payload, last, task)
+        return {name: tensor + self.number for name, tensor in received.items()}
+
+
+class ChangesWhatArrives(PFedES):
+    def receive(self, payload: Payload, task: Task) -> Received:
+        return {name: tensor.mul_(0.5) for name, tensor in super().receive(payload, task).items()}
+
+
 class ChecksNothing(PFedES):
     def check(self, upload: Upload, state: State, task: Task) -> None:
         pass
@@ -195,6 +216,9 @@ BROKEN = {
     LearnsWhilePredicting: "predict gives another result the second time",
     ReceivesUnevenly: "use masks",
     ReceivesOtherwiseAgain: "use masks",
+    ChangesWhatItRemembers: "receive_again changes what the client remembers",
+    ReceivesAnythingTwice: "receive_again gives another result the second time",
+    ChangesWhatArrives: "receive changes what arrived",
     AggregatesInPlace: "in place",
     LosesItsMetadata: "metadata",
 }

@@ -16,6 +16,7 @@ from potluck.algorithms import Algorithm, Upload
 from potluck.algorithms.admission import check_upload
 from potluck.config import RunConfig
 from potluck.contract import Batch, Networks, Phase, Received, Round
+from potluck.engines.memory import receive
 from potluck.engines.randomness import CounterDropout
 from potluck.errors import PayloadError, PotluckError
 from potluck.federation import Federation
@@ -55,6 +56,7 @@ def _check(algorithm: Algorithm) -> None:
         _payloads_survive_the_wire,
         _server_works_alone,
         _clients_receive_alike,
+        _receiving_changes_nothing,
         _frozen_networks_stay,
         _padding_changes_nothing,
         _losses_can_be_stacked,
@@ -106,6 +108,25 @@ def _server_works_alone(bench: Bench) -> None:
 def _clients_receive_alike(bench: Bench) -> None:
     shapes = [{name: tuple(tensor.shape) for name, tensor in bench.received(client).items()} for client in range(4)]
     _require(all(shape == shapes[0] for shape in shapes), "what clients receive differs in names or shapes: use masks")
+
+
+def _receiving_changes_nothing(bench: Bench) -> None:
+    """What arrives, and what a client remembers, is read and no more."""
+    for client in range(4):
+        _receives_twice(bench, client)
+
+
+def _receives_twice(bench: Bench, client: int) -> None:
+    job = bench.job(client)
+    held = copy.deepcopy(job.held())
+    job = replace(job, held=lambda: held)
+    before, arrived = copy.deepcopy((held or {}, dict(job.payload.tensors)))
+    first = copy.deepcopy(dict(receive(bench.algorithm, job, bench.federation.task)))
+    second = receive(bench.algorithm, job, bench.federation.task)
+    what = "receive_again" if bench.algorithm.remembers and held is not None else "receive"
+    _require(_equal(before, held or {}), f"{what} changes what the client remembers")
+    _require(_equal(arrived, job.payload.tensors), f"{what} changes what arrived")
+    _require(_equal(first, second), f"{what} gives another result the second time")
 
 
 def _frozen_networks_stay(bench: Bench) -> None:
