@@ -25,7 +25,7 @@ class DataError(PotluckError):
 
 
 class DataWarning(UserWarning):
-    """What was asked of a data set or a run can be done, and may not be what was meant; commands print it in a line."""
+    """A request of a data set or run that can be met but is probably not what was meant; commands print it in a line."""
 
 
 class ModelError(PotluckError):

@@ -31,7 +31,7 @@ def sent_by(client: int) -> Iterator[None]:
         whose, text = f"client {client}", str(error)
         if text.startswith(whose):
             raise
-        raise PayloadError(f"{whose} sent what cannot be: {text}") from error
+        raise PayloadError(f"{whose} sent an invalid upload: {text}") from error
 
 
 def check_upload(algorithm: Algorithm, upload: Upload, state: State, task: Task) -> None:
@@ -80,7 +80,7 @@ def aggregated(
     if not found:
         raise TrainingError(f"{what}. Try {advice}")
     raise PayloadError(
-        f"{what}, because of what {_list(found)} sent: numbers up to {max(map(_largest, found)):.3g}. Look at "
+        f"{what}, because of what {_names(found)} sent: numbers up to {max(map(_largest, found)):.3g}. Look at "
         f"{'this client' if len(found) == 1 else 'these clients'}, or try {advice}"
     )
 
@@ -150,6 +150,6 @@ def _largest(upload: Upload) -> float:
     return max(numbers, default=0.0)
 
 
-def _list(uploads: Sequence[Upload]) -> str:
+def _names(uploads: Sequence[Upload]) -> str:
     clients = [str(upload.client) for upload in uploads]
     return f"client {clients[0]}" if len(clients) == 1 else f"clients {', '.join(clients)}"

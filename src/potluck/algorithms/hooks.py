@@ -29,7 +29,7 @@ def calling(
 
     Args:
         algorithm: Whose hook is called.
-        hook: Its name; for the loss of a phase, see :func:`loss_of`.
+        hook: Its name; for the loss of a phase, see :func:`loss_name`.
         client: For which client.
         round: In which round.
     """
@@ -40,7 +40,7 @@ def calling(
     except PotluckError:
         raise
     except Exception as error:
-        if is_short_memory(error) or isinstance(error, getattr(torch, "AcceleratorError", ())):
+        if is_out_of_memory(error) or isinstance(error, getattr(torch, "AcceleratorError", ())):
             raise  # no mistake of the algorithm
         text = str(error).strip().partition("\n")[0]
         raise AlgorithmError(
@@ -48,15 +48,15 @@ def calling(
         ) from error
 
 
-def is_short_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out: libraries, drivers and compilers say so in ways of their own."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error)) is not None
     )
 
 
-def loss_of(number: int, phase: Phase) -> str:
-    """The loss of a phase, as :func:`calling` names it."""
+def loss_name(number: int, phase: Phase) -> str:
+    """The name of a phase's loss, as :func:`calling` takes it."""
     return f"{getattr(phase.loss, '__name__', 'the loss')} (the loss of phase {number})"
 
 

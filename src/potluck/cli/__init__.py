@@ -63,17 +63,17 @@ def main() -> None:
         say_error(error)
         sys.exit(2)
     except (MemoryError, RuntimeError) as error:
-        if not _is_short_memory(error):
+        if not _is_out_of_memory(error):
             raise
         reason = str(error).strip().partition("\n")[0] or "none is left"
         say_error(f"there is not enough memory: {reason}. Take smaller models, a smaller batch_size, or fewer clients.")
         sys.exit(2)
 
 
-def _is_short_memory(error: Exception) -> bool:
-    from potluck.algorithms.hooks import is_short_memory
+def _is_out_of_memory(error: Exception) -> bool:
+    from potluck.algorithms.hooks import is_out_of_memory
 
-    return is_short_memory(error)
+    return is_out_of_memory(error)
 
 
 @contextmanager

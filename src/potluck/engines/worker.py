@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from potluck import draws
 from potluck.algorithms.admission import sent_by
-from potluck.algorithms.hooks import calling, given, given_loss, given_tensors, loss_of, phases_of
+from potluck.algorithms.hooks import calling, given, given_loss, given_tensors, loss_name, phases_of
 from potluck.client import Client
 from potluck.contract import Batch, Networks, Phase, Received, Round
 from potluck.data.examples import Examples
@@ -120,11 +120,11 @@ class Worker:
         for epoch in range(epochs):
             for batch in epoch_batches(data, steps, key, epoch, phase, self.workshop.inputs(net)):
                 setting.check_stop()
-                with calling(setting.algorithm, loss_of(number, phase), client=client.id, round=round):
+                with calling(setting.algorithm, loss_name(number, phase), client=client.id, round=round):
                     loss = given_loss(self._loss(phase, client, net, batch, received))
                     optimizer.step(loss)
                 total += loss.detach() * len(batch.y)
-        with calling(setting.algorithm, loss_of(number, phase), client=client.id, round=round):
+        with calling(setting.algorithm, loss_name(number, phase), client=client.id, round=round):
             flops = self.workshop.phase_flops(client.architecture, number, phase, received, steps)
         return float(total) / max(epochs * sum(steps), 1), flops
 

@@ -35,7 +35,7 @@ class Reader:
     setting: Setting
 
     def tallies(self, pool: Pool, samples: Sequence[int]) -> Tensor:
-        """Per class, what each client predicted correctly, has and predicted, [clients, 3, classes]."""
+        """Per class: correct predictions, samples, predictions of each client, as [clients, 3, classes]."""
         classes = self.setting.task.classes
         counts = torch.zeros(len(samples), 3, classes, dtype=torch.int64, device=self.setting.device)
         for clients, batch in self._batches(pool, samples):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from potluck.algorithms.hooks import is_short_memory
+from potluck.algorithms.hooks import is_out_of_memory
 from potluck.errors import PotluckError
 
 _log = logging.getLogger("potluck")
@@ -41,7 +41,7 @@ def attempt() -> Iterator[Attempt]:
     except PotluckError:
         raise
     except Exception as error:  # a loss of one's own may raise anything; the loop engine says what is wrong with it
-        if is_short_memory(error):
+        if is_out_of_memory(error):
             made.fits = False
         elif isinstance(error, getattr(torch, "AcceleratorError", ())):
             raise

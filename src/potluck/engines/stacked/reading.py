@@ -33,7 +33,7 @@ def predict_batch(
 def count_batch(
     template: Template, algorithm: Algorithm, weights: Weights, received: Weights, batch: Batch
 ) -> dict[str, Tensor]:  # fmt: skip
-    """Per class, what each stacked client predicts correctly, has and predicts in its batch."""
+    """Per class: correct predictions, samples, predictions of each stacked client in its batch."""
     predicted = predict_batch(template, algorithm, weights, received, batch).argmax(2)
     return {"counts": tally(predicted, batch.y, template.task.classes, batch.weight)}
 
