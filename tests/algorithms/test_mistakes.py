@@ -31,13 +31,13 @@ def made(**changes: Any) -> type[Algorithm]:
     return cast(type[Algorithm], types.new_class("Mine", (Plain,), exec_body=lambda space: space.update(changes)))
 
 
-def run(kind: type[Algorithm], engine: str) -> None:
+def run(kind: type[Algorithm], engine: str, **settings: Any) -> None:
     clients = []
     for number in range(2):
         torch.manual_seed(number)
         data = torch.randn(6, 3), torch.arange(6) % 2
         clients.append(Client(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), data, data))
-    federation = Federation(kind, clients, device="cpu", engine=engine, batch_size=4)
+    federation = Federation(kind, clients, device="cpu", engine=engine, batch_size=4, **settings)
     federation.run(1, watch=lambda _: None)
 
 
@@ -93,6 +93,15 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no state": (hook("server_state", lambda *_: None), r"Mine\.server_state failed"),
     "networks that raise": (hook("networks", lambda *_: {"a": 1}["x"]), "failed: KeyError: 'x'"),
     "an observation of nothing": (hook("observe", lambda *_: None), r"Mine\.observe for client 0 in round 1"),
+    "an observation in words": (
+        hook("observe", lambda _state: {"a": "some"}), r"Mine\.observe for client 0 in round 1 failed: ValueError",
+    ),
+    "an observation of many numbers": (
+        hook("observe", lambda _state: {"a": torch.ones(2)}), r"Mine\.observe for client 0 in round 1 failed",
+    ),
+    "an observation without a name": (
+        hook("observe", lambda _state: {1: 0.5}), r"Mine\.observe for client 0 in round 1 .*an int, and not a str",
+    ),
     "a statistic that raises": (
         {"collects": "train", **hook("collect", lambda *_: {"a": 1}["x"])},
         r"Mine\.collect for client 0 in round 1 failed",
@@ -106,6 +115,34 @@ def test_a_hook_that_fails_is_named(what: str, engine: str) -> None:
     changes, said = MISTAKES[what]
     with pytest.raises((AlgorithmError, ModelError), match=said):
         run(made(**changes), engine)
+
+
+def in_training_alone(otherwise: Callable[[], Any]) -> dict[str, Any]:
+    """A loss that does something else in eval mode."""
+
+    def own(net: Networks, batch: Batch, _received: Any) -> Any:
+        return batch.cross_entropy(net(batch.x)) if net.modules["head"].training else otherwise()
+
+    return loss(own)
+
+
+MEASURED: dict[str, Callable[[], Any]] = {
+    "failed: KeyError: 'eval'": lambda: {"train": 1}["eval"],
+    "failed: TypeError: it gives None": lambda: None,
+}
+
+
+@pytest.mark.parametrize("said", MEASURED)
+def test_a_loss_that_fails_in_eval_mode_is_named_where_its_gradient_is_measured(said: str) -> None:
+    with pytest.raises(AlgorithmError, match=f"{LOSS} {said}"):
+        run(made(**in_training_alone(MEASURED[said])), "loop", measure="gradient-norm")
+
+
+def test_a_measured_loss_is_counted_after_the_phases_that_adapt() -> None:
+    adapting = Phase(train=("head",), loss=lambda net, batch, _r: batch.cross_entropy(net(batch.x)))
+    changes = in_training_alone(lambda: None) | hook("adapt", lambda _round: (adapting,))
+    with pytest.raises(AlgorithmError, match=r"Mine\.mine \(the loss of phase 1\) for client 0"):
+        run(made(**changes), "loop", measure="gradient-norm")
 
 
 def test_the_conformance_check_says_it_too() -> None:
@@ -153,6 +190,20 @@ def test_the_title_is_the_name() -> None:
     assert PFedES.title == "pFedES"
 
 
+def test_a_method_derived_from_another_has_a_title_of_its_own() -> None:
+    class Mine(PFedES):
+        name: ClassVar[str] = "mine"
+
+    class Titled(Mine):
+        name: ClassVar[str] = "titled"
+        title: ClassVar[str] = "The Titled"
+
+    class Again(Titled):
+        """Only something else in how it works."""
+
+    assert (Mine.title, Titled.title, Again.title) == ("mine", "The Titled", "The Titled")
+
+
 def test_a_setting_without_annotation() -> None:
     with pytest.raises(AlgorithmError, match=r"Mine: 'mu' has a value and no annotation\. .*`mu: float = setting"):
 
@@ -184,6 +235,12 @@ def test_a_property_that_is_a_method() -> None:
 
             def shared(self) -> tuple[str, ...]:  # type: ignore[override]  # the mistake
                 return ()
+
+
+@pytest.mark.parametrize("constant", ["shared", "needs", "upload_meta"])
+def test_a_text_in_place_of_several_names(constant: str) -> None:
+    with pytest.raises(AlgorithmError, match=f"Mine: {constant!r} is 'samples', and not several names"):
+        run(made(**{constant: "samples", "__annotations__": {constant: ClassVar[str]}}), "loop")
 
 
 def test_an_unknown_need() -> None:

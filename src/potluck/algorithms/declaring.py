@@ -36,8 +36,8 @@ class Kind(ModelMetaclass):
                 raise AlgorithmError(f"algorithm {name}: {str(error).splitlines()[0]}") from error
             raise AlgorithmError(_without_annotation(name, found[1])) from error
         _check_names(made)
-        if "name" in namespace and not hasattr(made, "title"):
-            made.title = made.name
+        if "name" in namespace and "title" not in namespace:
+            made.title = made.name  # a method derived from another has its own name, and would have the other's title
         return cast(Kind, made)
 
     def __call__(cls, *positional: Any, **settings: Any) -> Any:
@@ -64,8 +64,8 @@ def _check_names(made: Any) -> None:
     root: Any = next((base for base in made.__mro__[::-1] if type(base) is Kind), made)
     if root is made:
         return
-    for name in made.__annotations__ if "__annotations__" in vars(made) else ():
-        if name in made.model_fields and (name in root.__class_vars__ or name in vars(root)):
+    for name in made.model_fields:
+        if name in root.__class_vars__ or name in vars(root):
             raise AlgorithmError(
                 f"algorithm {made.__name__}: {name!r} is something that every algorithm has, not a setting: annotate "
                 f"it as a constant of the class, `{name}: ClassVar[...] = ...`."
@@ -86,7 +86,7 @@ def check_declared(kind: type) -> None:
         raise_errors=False
     ):
         raise AlgorithmError(f"algorithm {kind.__name__}: the type of one of its settings is not to be found.")
-    for constant in ("shared", "needs"):
+    for constant in ("shared", "needs", "upload_meta"):
         value = getattr(kind, constant)
         if not isinstance(value, property) and (isinstance(value, str) or not _is_names(value)):
             raise AlgorithmError(f"algorithm {kind.__name__}: {constant!r} is {value!r}, and not several names.")

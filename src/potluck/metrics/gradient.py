@@ -10,6 +10,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
+from potluck.algorithms.hooks import calling, given_loss, loss_name, phases_of
 from potluck.client import Client
 from potluck.contract import Networks, Received, Round
 from potluck.engines.base import Setting
@@ -32,7 +33,7 @@ def squared_gradient_norm(
         received: What it received in the round.
         round: Which round.
     """
-    phases = setting.algorithm.phases(round)
+    adapting, phases = phases_of(setting.algorithm, round)
     if not phases:
         return None
     phase = phases[0]
@@ -46,9 +47,11 @@ def squared_gradient_norm(
     total = [torch.zeros_like(weight) for weight in weights]
     with setting.precision.working():
         for batch in plain_batches(data, EVALUATION_BATCH, inputs):
-            loss = phase.loss(net, replace(batch, views=batch.views * phase.views), here)
+            with calling(setting.algorithm, loss_name(len(adapting), phase), client=client.id, round=round):
+                loss = given_loss(phase.loss(net, replace(batch, views=batch.views * phase.views), here))
+                gradients = torch.autograd.grad(loss, weights, allow_unused=True)
             share = len(batch.y) / len(data)
-            for mean, part in zip(total, torch.autograd.grad(loss, weights, allow_unused=True), strict=True):
+            for mean, part in zip(total, gradients, strict=True):
                 if part is not None:
                     mean.add_(part, alpha=share)
     return sum(float(part.double().square().sum()) for part in total)

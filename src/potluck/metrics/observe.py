@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from potluck.algorithms.hooks import calling
+from potluck.algorithms.hooks import calling, given
 from potluck.contract import Round
 from potluck.engines.base import Engine, Job, Outcome, Setting
 from potluck.engines.memory import receive, weights_in
@@ -20,7 +20,8 @@ def observe(
 ) -> dict[str, float]:
     """Look at the networks that a client holds after its training, on copies: nothing changes."""
     with calling(setting.algorithm, "observe", client=job.client.id, round=round):
-        seen = dict(setting.algorithm.observe(weights_in(outcome.state))) if outcome.state else {}
+        found = given(Mapping, setting.algorithm.observe(weights_in(outcome.state)) if outcome.state else {})
+        seen = {given(str, name): float(value) for name, value in found.items()}
     if measure == "gradient-norm" and outcome.state:
         modules = engine.networks(Job(job.client, lambda: outcome.state, job.payload))
         received = receive(setting.algorithm, job, setting.task)
