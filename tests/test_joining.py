@@ -14,8 +14,9 @@ from potluck.algorithms import Algorithm, algorithm
 from potluck.algorithms.base import Need
 from potluck.client import Client
 from potluck.data.examples import Examples
+from potluck.data.transform import Transform
 from potluck.errors import ConfigError, DataError, ModelError
-from potluck.joining import admit, common_task, public_samples
+from potluck.joining import admit, common_task, inputs, public_samples
 
 CPU = torch.device("cpu")
 
@@ -132,6 +133,32 @@ def test_unlike_models_are_refused_where_all_must_be_equal() -> None:
 def test_unlike_widths_are_refused_where_they_must_be_equal() -> None:
     with pytest.raises(ConfigError, match=r"HeldOut needs representations of one width .* 4, 5"):
         common_task([client(net(5)), client(net(4))], HeldOut())
+
+
+# ---- digests --------------------------------------------------------------------------------------------------------
+
+
+class Masked(nn.Module):
+    """Does not see all of its inputs, and does not save which."""
+
+    def __init__(self, mask: list[float]) -> None:
+        super().__init__()
+        self.fc = nn.Linear(2, 3)
+        nn.init.ones_(self.fc.weight)
+        nn.init.zeros_(self.fc.bias)
+        self.register_buffer("mask", torch.tensor(mask), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.fc(x * self.mask)
+        return output
+
+
+def test_models_differ_in_their_digests_by_what_they_do_not_save_too() -> None:
+    found = [
+        inputs([client(Masked(mask))], None, Transform()).clients["initial weights"]
+        for mask in ([1.0, 0.0], [1.0, 0.0], [0.0, 1.0])
+    ]
+    assert found[0] == found[1] != found[2]
 
 
 # ---- public data ----------------------------------------------------------------------------------------------------

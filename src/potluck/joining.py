@@ -174,8 +174,10 @@ def _weights(architecture: Architecture) -> str:
     if architecture.drawn is not None:
         return text_digest(architecture.drawn)
     with draws.initial_weights(0):
-        state = architecture.build().state_dict()
-    tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+        model = architecture.build()
+    tensors = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+    # A state_dict lacks buffers that are not persistent. They come last: the digests of other models stay the same.
+    tensors |= {name: value for name, value in model.named_buffers(remove_duplicate=False) if name not in tensors}
     return text_digest(" ".join([*tensors, digest(*tensors.values())]))
 
 
