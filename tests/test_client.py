@@ -214,7 +214,7 @@ class Odd(nn.Module):
     def __init__(self, between: Callable[[Any, Tensor], Tensor]) -> None:
         super().__init__()
         self.a, self.b, self.between = nn.Linear(2, 4), nn.Linear(4, 3), between
-        self.calls = 0
+        self.calls, self.pad = 0, 0.0
 
     def forward(self, x: Tensor) -> Tensor:
         output: Tensor = self.b(self.between(self, self.a(x)))
@@ -242,6 +242,12 @@ def _counted(model: Any, h: Tensor) -> Tensor:
 def test_a_model_that_cannot_learn_or_be_repeated_is_refused(between: Any, said: str) -> None:
     with pytest.raises(ModelError, match=f"client 0: .*{said}"):
         Federation("standalone", [Client(Odd(between), (X, Y))], device="cpu")
+
+
+def test_an_attribute_that_is_no_number_stays_as_it_is() -> None:
+    model = Odd(lambda _, h: h)
+    model.pad = float("nan")
+    Federation("standalone", [Client(model, (X, Y))], device="cpu")
 
 
 def test_a_model_of_one_output_is_refused() -> None:

@@ -103,10 +103,10 @@ def check_repeatable(model: nn.Module, shape: tuple[int, ...]) -> None:
             )
 
 
-def _numbers(model: nn.Module) -> dict[str, object]:
-    """Plain attributes of all parts of a model, by name."""
+def _numbers(model: nn.Module) -> dict[str, str]:
+    """Plain attributes of all parts of a model, by name, as text: a NaN equals no NaN."""
     return {
-        f"{path}.{name}".removeprefix("."): value
+        f"{path}.{name}".removeprefix("."): repr(value)
         for path, module in model.named_modules()
         for name, value in vars(module).items()
         if isinstance(value, int | float | str) and name != "training"
