@@ -395,7 +395,7 @@ def test_uploads_come_in_the_order_of_clients() -> None:
     assert seen == [of.cohort(number) for number in range(1, 5)]
 
 
-def test_the_server_computes_with_one_thread_and_clients_with_all() -> None:
+def test_the_server_computes_with_one_thread_and_leaves_the_number_as_it_was() -> None:
     seen: list[int] = []
 
     class Noting(Tell):
@@ -416,6 +416,7 @@ def test_the_server_computes_with_one_thread_and_clients_with_all() -> None:
 def test_a_method_can_refuse_a_task_before_anything_is_made() -> None:
     class Picky(Tell):
         most: int = 2
+        holdout_share: ClassVar[float] = 0.5
 
         def check_task(self, task: Task) -> None:
             if task.classes > self.most or task.public:
@@ -428,6 +429,12 @@ def test_a_method_can_refuse_a_task_before_anything_is_made() -> None:
         federation(Picky())
     with pytest.raises(ConfigError, match="most: 5 is too few for 3 classes and 7 samples"):
         federation(Picky(most=5), public=samples(7))
+    # Nor is anything set aside: these clients have too few samples for that.
+    few = clients(train=samples(1))
+    with pytest.raises(ConfigError, match="most: 2 is too few for 3 classes and 0 samples"):
+        federation(Picky(), few)
+    with pytest.raises(DataError, match="too few to set a holdout share aside"):
+        federation(Picky(most=5), few)
     with pytest.raises(ConfigError, match="most: 2 is too few for 4 classes and 0 samples"):
         measure_traffic(Picky(), ["mlp-8"], (5,), 4, 2)
 

@@ -102,10 +102,10 @@ class Federation:
         if config is not None and not isinstance(config, Mapping):
             raise ConfigError(f"config: {config!r} is no dict of settings.")
         self.algorithm = _algorithm(algorithm, settings)
-        given = _list_of(clients)
-        self.clients = tuple(client.numbered(number) for number, client in enumerate(given))
-        self._numbers = {id(client): number for number, client in enumerate(given)}
-        self._given = given  # or another client might get the identity of one of them
+        participants = _list_of(clients)
+        self.clients = tuple(client.numbered(number) for number, client in enumerate(participants))
+        self._numbers = {id(client): number for number, client in enumerate(participants)}
+        self._given = participants  # or another client might get the identity of one of them
         self.cohort_size = cohort_size(len(self.clients), self.config.fraction)
         if self.config.early_stop and not any(len(client.validation) for client in self.clients):
             raise ConfigError(
@@ -115,12 +115,12 @@ class Federation:
         self.devices = find_devices(self.config.device)
         where = self.device = self.devices[0]
         free_forgotten(where)
-        task = common_task(given, self.algorithm)
-        self._members = admit(self.clients, self.algorithm, seed, where)
+        task = common_task(participants, self.algorithm)
         seen = public_samples(public, self.algorithm, task)
         self.task = task if seen is None else replace(task, public=len(seen))
         with calling(self.algorithm, "check_task"):
             self.algorithm.check_task(self.task)
+        self._members = admit(self.clients, self.algorithm, seed, where)
         setting = Setting(
             algorithm=self.algorithm,
             task=self.task,

@@ -33,6 +33,7 @@ class Course:
 
     def __init__(self, team: Team, round: Round, timetable: Timetable, rounded: Callable[[int], int]) -> None:
         self.team, self.round, self._timetable, self._rounded = team, round, timetable, rounded
+        self._adapting = 0
         self._learned: list[list[int]] = []
         self._found: dict[str, dict[str, Tensor]] = {}
         self._flops = [0] * len(team.jobs)
@@ -49,14 +50,16 @@ class Course:
         team, algorithm = self.team, self.team.setting.algorithm
         team.load(algorithm.shared)
         adapting, phases = phases_of(algorithm, self.round)
+        self._adapting = len(adapting)
         for number, phase in enumerate((*adapting, *phases)):
             yield from self._phase(number, phase)
         if algorithm.collects is not None:
             self._found["sum"] = team.collect(algorithm.collects)
             samples = [len(data) for data in team.data(algorithm.collects)]
             for place, client in enumerate(team.clients):
-                given = client.architecture, team.received[place], samples[place]
-                self._flops[place] += team.workshop.collecting_flops(*given)
+                self._flops[place] += team.workshop.collecting_flops(
+                    client.architecture, team.received[place], samples[place]
+                )
         self._found["judged"] = team.judge()
         self._found["finite"] = {"": self._finite()}
         yield
@@ -80,8 +83,9 @@ class Course:
         self._found.setdefault("total", {})[str(number)] = total[: len(team.jobs)]
         self._learned.append([max(plan.epochs * sum(sizes), 1) for sizes in plan.batches])
         for place, client in enumerate(team.clients):
-            given = client.architecture, number, phase, team.received[place], plan.batches[place]
-            self._flops[place] += team.workshop.phase_flops(*given)
+            self._flops[place] += team.workshop.phase_flops(
+                client.architecture, number, phase, team.received[place], plan.batches[place]
+            )
 
     def _finite(self) -> Tensor:
         """Whether all weights of each client are finite numbers."""
@@ -104,7 +108,6 @@ class Course:
         """What came of it, in the order of the clients; it was fetched before."""
         team, algorithm = self.team, self.team.setting.algorithm
         template, stack = team.resident.template, team.stack
-        adapting = len(phases_of(algorithm, self.round)[0])
         flat = self._arriving.wait()
         host = {part: {name: flat[f"{part} {name}"] for name in named} for part, named in self._found.items()}
         states = list(self._states)
@@ -136,7 +139,7 @@ class Course:
                 client=client.id,
                 state=state,
                 upload=upload,
-                loss=loss_of_round(losses, adapting),
+                loss=loss_of_round(losses, self._adapting),
                 flops=self._flops[number] + making.total,
                 evaluation=team.evaluation(host["judged"], number),
             )
