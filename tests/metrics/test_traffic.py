@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import pytest
 
 from potluck.algorithms import algorithm
-from potluck.errors import ConfigError
+from potluck.algorithms.fedkd import FedKD
+from potluck.errors import AlgorithmError, ConfigError
 from potluck.metrics.traffic import Traffic, measure_traffic
 
 KB = 1024
@@ -56,6 +59,34 @@ def test_standalone_sends_nothing() -> None:
 def test_more_classes_than_there_are() -> None:
     with pytest.raises(ConfigError, match="a client cannot hold 11 of 10 classes"):
         measured("fedgh", held=11)
+
+
+class Forgetful(FedKD):
+    """Sends nothing, or sends it nowhere."""
+
+    name: ClassVar[str] = "forgetful"
+    hook: str
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        return (lambda *_: None) if name in _HOOKS and name == self.hook else found
+
+
+_HOOKS = {
+    "broadcast": "for client 0 in round 1",
+    "receive": "for client 0",
+    "receive_again": "for client 0",
+    "upload": "for client 0 in round 1",
+    "aggregate": "in round 1",
+    "server_state": "failed",
+    "networks": "failed",
+}
+
+
+@pytest.mark.parametrize("hook", _HOOKS)
+def test_a_hook_that_fails_is_named(hook: str) -> None:
+    with pytest.raises(AlgorithmError, match=rf"Forgetful\.{hook} {_HOOKS[hook]}"):
+        measure_traffic(Forgetful(hook=hook), ["mlp-8"], (6,), 3, 2)
 
 
 def test_fd_as_in_fedgh_table_3() -> None:

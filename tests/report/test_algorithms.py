@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from typing import ClassVar
 
 import pytest
 from rich.console import Console, RenderableType
 
-from potluck.algorithms import find, names
+from potluck import algorithms
+from potluck.algorithms import State, find, names
+from potluck.algorithms.fedavg import FedAvg
+from potluck.contract import Task
 from potluck.report.algorithms import algorithm_table, overview, setting_table, settings
 from run import tiny
 
@@ -43,6 +47,22 @@ def test_networks_that_do_not_fit_are_explained() -> None:
     assert rows[0].traffic is None
     assert "8, 9" in printed(algorithm_table(rows, "mlp-8,mlp-9", (6,), 3, 2))
     assert rows[1].traffic is not None
+
+
+class Failing(FedAvg):
+    """Cannot begin."""
+
+    name: ClassVar[str] = "failing"
+
+    def server_state(self, task: Task) -> State:
+        raise KeyError("weights")
+
+
+def test_a_method_that_fails_has_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(algorithms._KNOWN, "failing", Failing)
+    row, other = overview(*SMALL, names=["failing", "fedavg"])
+    assert "Failing.server_state failed: KeyError: 'weights'" in str(row.unfit)
+    assert other.traffic is not None
 
 
 def test_every_network_is_looked_at() -> None:

@@ -9,10 +9,13 @@ import torch
 
 from potluck import models
 from potluck.algorithms import Algorithm, State, Upload
+from potluck.algorithms.hooks import calling, given, given_tensors
 from potluck.algorithms.uploads import cast
 from potluck.client import Client
-from potluck.contract import Batch, Networks, Received, Round
+from potluck.contract import Batch, Networks, Round
 from potluck.draws import initial_weights
+from potluck.engines.base import Job
+from potluck.engines.memory import receive, remembering
 from potluck.errors import ConfigError
 from potluck.joining import common_task
 from potluck.payload import Payload
@@ -54,17 +57,24 @@ def measure_traffic(
     with initial_weights(0):
         clients = [Client(models.build(name, shape, classes), train=samples) for name in taken]
         task = replace(common_task(clients, algorithm), public=public if "public data" in algorithm.needs else 0)
-        algorithm.check_task(task)
-        participants = [
-            _Participant(number, Networks(algorithm.networks(client.architecture.build(), task), task=task))
-            for number, client in enumerate(clients[:2])
-        ]
-        state = cast(algorithm.server_state(task), torch.float32)
+        with calling(algorithm, "check_task"):
+            algorithm.check_task(task)
+        with calling(algorithm, "networks"):
+            participants = [
+                _Participant(
+                    client.numbered(number), Networks(algorithm.networks(client.architecture.build(), task), task=task)
+                )
+                for number, client in enumerate(clients[:2])
+            ]
+        with calling(algorithm, "server_state"):
+            state = cast(given_tensors(algorithm.server_state(task)), torch.float32)
         for number in range(0 if algorithm.enrolls else 1, _ROUNDS):
             round = Round(number, _ROUNDS)
             for client in participants:
                 client.take_part(algorithm, state, samples, round)
-            state = algorithm.aggregate(state, [Upload(c.number, c.sent) for c in participants], round, task)
+            uploads = [Upload(each.client.id, each.sent) for each in participants]
+            with calling(algorithm, "aggregate", round=round):
+                state = given_tensors(algorithm.aggregate(state, uploads, round, task))
         first = participants[0]
         first.take_part(algorithm, state, samples, Round(_ROUNDS, _ROUNDS))
     return Traffic(
@@ -73,11 +83,11 @@ def measure_traffic(
 
 
 class _Participant:
-    """A client: its networks, what it last received, and what travelled when it last took part."""
+    """A client: its networks, what it remembers, and what travelled when it last took part."""
 
-    def __init__(self, number: int, net: Networks) -> None:
-        self.number, self.net = number, net
-        self.last: Received | None = None
+    def __init__(self, client: Client, net: Networks) -> None:
+        self.client, self.net = client, net
+        self.held: State | None = None
         self.arrived, self.sent = Payload(), Payload()
 
     @torch.no_grad()
@@ -85,12 +95,10 @@ class _Participant:
         self, algorithm: Algorithm, state: State, samples: tuple[torch.Tensor, torch.Tensor], round: Round
     ) -> None:
         """Receive and send what a client does in a round. Noise stands for training, so that no update is empty."""
-        net, last = self.net, self.last
-        self.arrived = algorithm.broadcast(state, self.number, round)
-        if last is None or not algorithm.remembers:
-            received = algorithm.receive(self.arrived, net.task)
-        else:
-            received = algorithm.receive_again(self.arrived, last, net.task)
+        net, client = self.net, self.client
+        with calling(algorithm, "broadcast", client=client.id, round=round):
+            self.arrived = given(Payload, algorithm.broadcast(state, client.id, round))
+        received = receive(algorithm, Job(client, lambda: self.held, self.arrived), net.task)
         for module in net.modules.values():
             module.eval()
             for parameter in module.parameters():
@@ -101,6 +109,9 @@ class _Participant:
             if algorithm.collects == "public":
                 x, y = torch.zeros(net.task.public, *net.task.shape), torch.zeros(net.task.public, dtype=torch.int64)
             index = torch.arange(len(y))
-            collected = algorithm.collect(net, Batch((x,), y, torch.ones(len(y)), index, index), received)
-        self.last = received
-        self.sent = algorithm.upload(net, collected, received, len(samples[1]), round)
+            batch = Batch((x,), y, torch.ones(len(y)), index, index)
+            with calling(algorithm, "collect", client=client.id, round=round):
+                collected = given_tensors(algorithm.collect(net, batch, received))
+        self.held = remembering(algorithm, {}, received)
+        with calling(algorithm, "upload", client=client.id, round=round):
+            self.sent = given(Payload, algorithm.upload(net, collected, received, len(samples[1]), round))

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from potluck import algorithms, models
 from potluck.algorithms import Algorithm
-from potluck.errors import ConfigError, ModelError
+from potluck.errors import AlgorithmError, ConfigError, ModelError
 from potluck.metrics.traffic import Traffic, measure_traffic
 from potluck.report.format import size
 
@@ -81,7 +81,7 @@ def overview(
         traffic, unfit = None, None
         try:
             traffic = measure_traffic(method, networks, shape, classes, held)
-        except (ConfigError, ModelError) as error:
+        except (AlgorithmError, ConfigError, ModelError) as error:
             if held > classes:
                 raise
             unfit = str(error)
