@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -144,6 +144,19 @@ def test_another_shape_type_or_number_is_counted_again() -> None:
     work()  # and it runs where nothing is counted
 
 
+def test_another_instance_of_a_method_is_counted_again() -> None:
+    class Scaling(Algorithm):
+        name: ClassVar[str] = "scaling"
+        times: int = 1
+
+        @counted_once
+        def step(self, x: Tensor) -> None:
+            for _ in range(self.times):
+                _ = x * 2
+
+    assert counted(lambda: [Scaling(times=times).step(torch.ones(3)) for times in (1, 4, 1)]) == 3 + 12 + 3
+
+
 def test_a_failing_step_leaves_counting_as_it_was() -> None:
     @counted_once
     def step(x: Tensor) -> None:
@@ -178,6 +191,7 @@ RULES: dict[str, tuple[Callable[[], object], int]] = {
     "distances": (lambda: torch.cdist(X, Y[:3], compute_mode="donot_use_mm_for_euclid_dist"), 3 * 4 * 3 * 5),
     "sums by class": (lambda: torch.zeros(3, 5).index_add(0, ROWS, X[:3]), 15),
     "ReLU": (X.relu, 20),
+    "limits": (lambda: (X.clamp(0, 1), torch.maximum(X, Y), X.round()), 60),
     "comparison": (lambda: X > Y, 0),
     "whole numbers": (lambda: N * 3 + N.sum(), 0),
     "selection": (lambda: torch.where(X > Y, X, -Y), 0),

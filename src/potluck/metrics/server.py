@@ -1,8 +1,9 @@
 """What the server computes, in floating-point operations.
 
 The rule: what clients' operations count by (:mod:`potluck.metrics.counter`), and one operation for each number of what
-is computed element by element or summed, since a mean over clients is nothing else. Copies, selections, signs,
-comparisons, sorting and whole numbers count nothing.
+is computed element by element or summed, since a mean over clients is nothing else. Copies, selections by a mask or an
+index, signs, comparisons that give true or false, sorting and whole numbers count nothing. What limits or rounds each
+number (``relu``, ``clamp``, ``maximum``, ``round``) is computed element by element, and counts one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from potluck.metrics.counter import Counter
+from potluck.settings import Settings
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -85,8 +87,9 @@ def active_counter() -> ServerCounter | None:
 def counted_once(step: Callable[_P, _R]) -> Callable[_P, _R]:
     """Make a step of the server's quick to count: a decorator for a function that is called again and again.
 
-    Its operations may depend on the shapes and types of the tensors that it is given, and on plain numbers and texts,
-    but not on what is in the tensors. Then they are counted once for each of these in a round.
+    Its operations may depend on the shapes and types of the tensors that it is given, on plain numbers and texts, and
+    on the settings of its algorithm, but not on what is in the tensors. Then they are counted once for each of these in
+    a round.
 
     >>> @counted_once
     ... def step(weight, rate):
@@ -113,6 +116,8 @@ def _form(value: Any) -> Any:
         return value.shape, value.dtype, value.requires_grad
     if isinstance(value, Mapping):
         return tuple((name, _form(each)) for name, each in value.items())
+    if isinstance(value, Settings):
+        return type(value), value.model_dump_json()  # two instances of a method may differ in what they do
     if isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(map(_form, value))
     return value if isinstance(value, (int, float, str)) else type(value)
