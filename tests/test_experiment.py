@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,8 @@ from potluck import draws, models
 from potluck.config import RunConfig, make_config
 from potluck.data import sources
 from potluck.engines.loop import Loop
-from potluck.experiment import architectures, make_clients, make_federation
+from potluck.errors import ConfigError, DataWarning
+from potluck.experiment import architectures, make_clients, make_federation, warnings_afterwards
 from run import tiny
 
 SEED = 3
@@ -120,3 +122,35 @@ def test_clients_show_their_own_samples_alone(monkeypatch: pytest.MonkeyPatch) -
         assert len(set(client.train.y.tolist())) == 2
         right = (federation.predict(client, client.test.x) == client.test.y).double().mean()
         assert accuracy[client.id] == pytest.approx(float(right))
+
+
+def given_meanwhile(error: Exception | None) -> list[str]:
+    """The warnings that come out of work that warns of data twice, and of something else, and may fail."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        try:
+            with warnings_afterwards():
+                for text in ("few samples", "few samples", "few classes"):
+                    warnings.warn(text, DataWarning, stacklevel=1)
+                warnings.warn("of a library", UserWarning, stacklevel=1)
+                if error is not None:
+                    raise error
+        except ConfigError:
+            assert error is not None
+    return [str(warning.message) for warning in found]
+
+
+def test_warnings_about_data_come_once_and_after_the_others() -> None:
+    assert given_meanwhile(None) == ["of a library", "few samples", "few classes"]
+
+
+def test_an_error_takes_the_place_of_warnings_about_data_alone() -> None:
+    assert given_meanwhile(ConfigError("wrong")) == ["of a library"]
+
+
+def test_warnings_that_are_not_wanted_stay_away() -> None:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("ignore", UserWarning)
+        with warnings_afterwards():
+            warnings.warn("of a library", UserWarning, stacklevel=1)
+    assert not found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,12 +96,24 @@ def _builder(name: str, source: Source, key: int) -> Callable[[], nn.Module]:
 
 @contextmanager
 def warnings_afterwards() -> Iterator[None]:
-    """Give warnings about data, each once, when the block has ended well; an error takes their place."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always", DataWarning)
-        yield
-    for warning in {str(warning.message): warning for warning in found}.values():
-        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    """Give warnings about data, each once, when the block has ended well; an error takes their place.
+
+    All other warnings are given afterwards as well, also those before an error.
+    """
+    found: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always", DataWarning)
+            yield
+    finally:
+        _give(warning for warning in found if not issubclass(warning.category, DataWarning))
+    about_data = (warning for warning in found if issubclass(warning.category, DataWarning))
+    _give({str(warning.message): warning for warning in about_data}.values())
+
+
+def _give(found: Iterable[warnings.WarningMessage]) -> None:
+    for each in found:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno, source=each.source)
 
 
 @warnings_afterwards()
