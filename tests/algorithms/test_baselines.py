@@ -48,7 +48,7 @@ def test_kt_pfl_needs_public_data() -> None:
 
 
 def test_kt_pfl_says_where_there_are_too_many_clients() -> None:
-    with pytest.raises(ConfigError, match=r"predictions of all 10,000 clients on 1,000 public .* 4.1 GiB"):
+    with pytest.raises(ConfigError, match=r"predictions of all 10,000 clients on 1,000 public .* 4.5 GiB"):
         algorithm("kt-pfl").check_task(Task((1, 4, 4), classes=100, clients=10_000, public=1000))
 
 

@@ -17,7 +17,7 @@ from potluck.errors import ConfigError
 from potluck.payload import Payload, check_numbers
 from potluck.settings import MOST
 
-_MOST_NUMBERS = 1 << 29  # 2 GiB in float32
+_MOST_BYTES = 1 << 31
 
 
 class KTPFL(Algorithm):
@@ -75,11 +75,12 @@ class KTPFL(Algorithm):
 
     def check_task(self, task: Task) -> None:
         """Refuse what would not fit into the server's memory."""
-        numbers = task.clients * (task.public * task.classes + task.clients)
-        if numbers > _MOST_NUMBERS:
+        # Predictions are float32, and the coefficients are made in float64.
+        size = 4 * task.clients * task.public * task.classes + 8 * task.clients**2
+        if size > _MOST_BYTES:
             raise ConfigError(
                 f"KT-pFL keeps predictions of all {task.clients:,} clients on {task.public:,} public samples of "
-                f"{task.classes:,} classes and a coefficient for each pair of clients: {4 * numbers / 2**30:.1f} GiB "
+                f"{task.classes:,} classes and a coefficient for each pair of clients: {size / 2**30:.1f} GiB "
                 "on the server. Use fewer clients or public samples (--set public=200)."
             )
 
