@@ -55,12 +55,6 @@ def in_config(line: str, run: Path) -> None:
     path.write_text("\n".join([line, *lines]) + "\n")
 
 
-def with_windows_line_ends(run: Path) -> None:
-    """As a program may write them that copies texts."""
-    for name in ("config.toml", "rounds.jsonl", "clients.jsonl", "summary.json"):
-        (run / name).write_bytes((run / name).read_bytes().replace(b"\n", b"\r\n"))
-
-
 def half_a_line(run: Path) -> None:
     """As a process leaves it that is killed in the wrong moment; it does not count."""
     for name in ("rounds.jsonl", "clients.jsonl"):

@@ -186,7 +186,6 @@ def cases() -> list[Case]:
     whole: dict[str, Damage] = {
         "an unknown file": _written("notes.txt", "mine"),
         "no environment.json": lambda run: (run / "environment.json").unlink(),
-        "Windows line ends": content.with_windows_line_ends,
         "half a line at the end": content.half_a_line,
     }
     found = [_case("whole finished runs", name, damage, None) for name, damage in whole.items()]
