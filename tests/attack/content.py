@@ -205,8 +205,7 @@ def configurations() -> Iterator[tuple[str, Callable[[Path], object]]]:
     yield "an algorithm without a name", lambda run: replaced(run / "config.toml", 'name = "fedproto"', "")
     yield from ((name, damage) for name, damage in files.texts("config.toml", "[", "x", "a = 1\n"))
     yield "a nested list", partial(in_config, f"x = {'[' * 5000}")
-    for depth in (3000, 20_000):
-        yield f"tables {depth} deep", partial(in_config, f"{'.'.join('x' * depth)} = 1")
+    yield "a nested table", partial(in_config, f"{'.'.join('x' * 3000)} = 1")
 
 
 def _without_table(run: Path) -> Path:

@@ -114,7 +114,7 @@ def replace(path: Path, old: str, new: str) -> None:
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "bad toml": (lambda r: (r / "config.toml").write_text("epochs = "), "config.toml is not valid TOML"),
-    "deep tables": (lambda r: (r / "config.toml").write_text(f"{'x.' * 20_000}x = 1"), "it is nested too deeply"),
+    "deep tables": (lambda r: (r / "config.toml").write_text(f"{'x.' * 3_000}x = 1"), "it is nested too deeply"),
     "deep toml": (lambda r: (r / "config.toml").write_text("x = " + "[" * 5000), "is not valid TOML"),
     "foreign toml": (
         lambda r: (r / "config.toml").write_text("a = 1"),
