@@ -34,6 +34,8 @@ def test_what_is_there_is_found_under_any_name(tmp_path: Path) -> None:
     (tmp_path / "foreign/config.toml").write_text("a = ")
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep/config.toml").write_text(f"{'a.' * 3_000}a = 1")
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large/config.toml").write_text(f"a = [[0x{'f' * 5000}]]")
     first, second, third = place(cells("pfedes", mu=[0.1, 0.3, 0.5]), tmp_path)
     assert (first.path, first.finished) == (tmp_path / "old name", True)
     assert (second.path, second.begun, second.finished) == (tmp_path / "x/y", True, False)

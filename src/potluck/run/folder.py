@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -25,7 +26,7 @@ from potluck.run.inputs import NAME as INPUTS
 from potluck.run.lines import Lines, Mark, read_lines
 from potluck.run.lock import Lock
 from potluck.run.toml import to_toml
-from potluck.settings import is_shallow
+from potluck.settings import flat, is_shallow
 
 _FIXED = ("config.toml", "environment.json", INPUTS)
 """What a run's folder begins with, and nothing changes."""
@@ -33,6 +34,9 @@ _FOLDERS = ("checkpoint", "clients")
 _PART = re.compile(r"\..+\.\d+\.part")
 _MOST = 1 << 28
 """Bytes that a file of settings may have."""
+
+_LARGEST = 2**63
+"""No whole number of a configuration is as large."""
 
 _EXACT = ("torch", "cpu_threads", "gpu")
 """What must be the same for two parts of a run to be one, bit for bit."""
@@ -97,6 +101,9 @@ class RunFolder:
         # Dotted keys make tables in tables without end, and what goes through them calls itself for each.
         if not is_shallow(config):
             raise RunError(f"{path} is damaged: it is nested too deeply.")
+        for key, value in flat(config).items():
+            if not all(map(_can_be_set, _leaves(value))):
+                raise RunError(f"{path} is damaged: {key} is no number that a configuration can hold.")
         return config
 
     def summary(self) -> dict[str, Any] | None:
@@ -247,6 +254,21 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What is in a value that may be lists and tables of others."""
+    if not isinstance(value, list | dict):
+        yield value
+        return
+    for each in value.values() if isinstance(value, dict) else value:
+        yield from _leaves(each)
+
+
+def _can_be_set(value: Any) -> bool:
+    """Whether this is none of the numbers that TOML can write and no setting can be, nor always be printed."""
+    finite = not isinstance(value, float) or math.isfinite(value)
+    return finite and not (isinstance(value, int) and abs(value) >= _LARGEST)
 
 
 def _short(value: Any) -> str:
