@@ -72,7 +72,7 @@ def test_a_federation_that_failed_goes_back_to_its_checkpoint(method: str, tmp_p
     """What its server holds by then has other names and shapes than an older checkpoint."""
 
     def made(out: Path | None) -> potluck.Federation:
-        own = {"small_model": "mlp-16"} if method == "fedkd" else {}
+        own: dict[str, Any] = {"small_model": "mlp-16"} if method == "fedkd" else {}
         return potluck.Federation(method, clients(), out=out, device="cpu", engine="loop", checkpoint_every=2, **own)
 
     def fails(event: dict[str, Any]) -> None:
