@@ -141,6 +141,8 @@ def test_unlike_widths_are_refused_where_they_must_be_equal() -> None:
 class Masked(nn.Module):
     """Does not see all of its inputs, and does not save which."""
 
+    mask: Tensor
+
     def __init__(self, mask: list[float]) -> None:
         super().__init__()
         self.fc = nn.Linear(2, 3)

@@ -20,7 +20,7 @@ def observe(
 ) -> dict[str, float]:
     """Look at the networks that a client holds after its training, on copies: nothing changes."""
     with calling(setting.algorithm, "observe", client=job.client.id, round=round):
-        found = given(Mapping, setting.algorithm.observe(weights_in(outcome.state)) if outcome.state else {})
+        found = dict(setting.algorithm.observe(weights_in(outcome.state))) if outcome.state else {}
         seen = {given(str, name): float(value) for name, value in found.items()}
     if measure == "gradient-norm" and outcome.state:
         modules = engine.networks(Job(job.client, lambda: outcome.state, job.payload))

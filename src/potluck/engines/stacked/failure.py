@@ -31,7 +31,7 @@ class Attempt:
 
 @contextmanager
 def attempt() -> Iterator[Attempt]:
-    """Note how what is done meanwhile ends, if for short memory or for something that PyTorch cannot do.
+    """Note how what is done meanwhile ends: if memory runs out, or PyTorch cannot do it.
 
     What it held is free only afterwards. A GPU that no longer works is no matter of memory, nor of stacking.
     """
