@@ -25,7 +25,7 @@ class DataError(PotluckError):
 
 
 class DataWarning(UserWarning):
-    """A request of a data set or run that can be met but is probably not what was meant; commands print it in a line."""
+    """A request that can be met but is probably not what was meant; commands print it in a line."""
 
 
 class ModelError(PotluckError):
