@@ -176,6 +176,21 @@ def test_a_misspelt_shared_network() -> None:
         run(Mine, "loop")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [("shraed", "shared"), ("agregate", "aggregate"), ("predit", "predict"), ("upload_metas", "upload_meta")],
+)
+def test_a_misspelt_name_of_the_contract(wrong: str, meant: str) -> None:
+    with pytest.raises(AlgorithmError, match=rf"the contract has no '{wrong}': did you mean '{meant}'\?"):
+        type("Mine", (Plain,), {"__module__": __name__, wrong: lambda *_: None})
+
+    class Mine(Plain):
+        def _agregate(self) -> None:
+            """A helper, which may be called anything."""
+
+    assert Mine.name == "plain"
+
+
 def test_no_name() -> None:
     class Mine(Algorithm):
         pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
@@ -73,6 +74,14 @@ def _check_names(made: Any) -> None:
     for name, value in vars(made).items():
         if isinstance(vars(root).get(name), property) and callable(value):
             raise AlgorithmError(f"algorithm {made.__name__}: {name!r} is a property: write @property above it.")
+    known = {name for name in {*vars(root), *root.__annotations__} if not name.startswith("_")}
+    for name in sorted(vars(made).keys() - made.model_fields.keys() - known):
+        inherited = name.startswith("_") or any(hasattr(base, name) for base in made.__bases__)
+        if not inherited and (meant := get_close_matches(name, known, 1, 0.8)):
+            raise AlgorithmError(
+                f"algorithm {made.__name__}: the contract has no {name!r}: did you mean {meant[0]!r}? A helper of its "
+                "own begins with an underscore."
+            )
 
 
 def check_declared(kind: type) -> None:
