@@ -164,7 +164,7 @@ def as_tensor(values: Tensor | np.ndarray) -> Tensor:
 def _as_array(values: object) -> np.ndarray:
     try:
         array = np.asarray(values)
-    except Exception as error:  # whatever an object of one's own may raise
+    except Exception as error:  # a custom object may raise anything
         raise DataError(f"a {type(values).__name__} cannot be made an array: {error}") from error
     if array.dtype == object:
         raise DataError(f"a {type(values).__name__} holds something other than numbers: give columns of one type.")

@@ -33,7 +33,7 @@ class ModelError(PotluckError):
 
 
 class AlgorithmError(PotluckError):
-    """A method of one's own is declared wrongly, or a hook of it failed."""
+    """A custom method is declared wrongly, or one of its hooks failed."""
 
 
 class PayloadError(PotluckError):

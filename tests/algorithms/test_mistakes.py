@@ -1,4 +1,4 @@
-"""Mistakes in a method of one's own: each ends in one message that says where."""
+"""Mistakes in a custom method: each ends in one message that says where."""
 
 from __future__ import annotations
 

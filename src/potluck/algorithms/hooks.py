@@ -1,6 +1,6 @@
 """Calling the hooks of an algorithm: what goes wrong in one is said with its name, the phase, the client and the round.
 
-A method of one's own may hold any mistake. Each ends in one message here, whatever the engine.
+A custom method may hold any mistake. Each ends in one message here, on every engine.
 """
 
 from __future__ import annotations

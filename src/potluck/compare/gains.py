@@ -28,8 +28,8 @@ class Gains:
         equal: How many are as accurate as before.
         mean: Mean change, as a share: 0.1 is 10 points.
         median: Median change.
-        worst: The lowest change, 0 where nobody loses.
-        best: The highest change, 0 where nobody gains.
+        worst: The lowest change, 0 where no client loses.
+        best: The highest change, 0 where no client gains.
     """
 
     count: int

@@ -82,7 +82,7 @@ def run_place(place: Place, tell: Tell, stop: Stop) -> Outcome:
         return Outcome("busy") if not ours and _taken_up(place, begun) else Outcome("failed", str(error))
     except PotluckError as error:
         return Outcome("failed", str(error))
-    except Exception as error:  # memory of a GPU that ran out, or an algorithm of one's own: the others go on
+    except Exception as error:  # memory of a GPU that ran out, or a custom algorithm: the others go on
         traceback.print_exc()
         return Outcome("failed", f"{type(error).__name__}: {error}")
 

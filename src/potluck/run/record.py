@@ -146,7 +146,7 @@ class RunRecord:
                 self._checkpoints.tidy(found)
                 folder.tidy()
         except BaseException:
-            folder.close()  # or nobody in this process could try again
+            folder.close()  # or this process could not try again
             raise
         if found:
             self.states.restore(found.checkpoint.clients)

@@ -40,7 +40,7 @@ def attempt() -> Iterator[Attempt]:
         yield made
     except PotluckError:
         raise
-    except Exception as error:  # a loss of one's own may raise anything; the loop engine says what is wrong with it
+    except Exception as error:  # a custom loss may raise anything; the loop engine says what is wrong with it
         if is_out_of_memory(error):
             made.fits = False
         elif isinstance(error, getattr(torch, "AcceleratorError", ())):
