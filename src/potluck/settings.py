@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 MOST = 1_000_000
 """Upper limit of what is counted in rounds, epochs or steps: more would not end, and is a mistake."""
 _SHOWN = 100
-"""So many letters of a value that is wrong are shown."""
+"""At most this many letters of an invalid value are shown in a message."""
 
 
 class Settings(BaseModel):

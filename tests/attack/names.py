@@ -36,7 +36,7 @@ STEERING = {
     "a tag of Unicode": "a\U000e0041b",
     "no UTF-8": "a\udcffb",
 }
-"""What a terminal would obey, and what nobody sees."""
+"""Control sequences, and characters that are invisible."""
 
 MARKUP = {
     "markup of rich": "[red]a[bold]",

@@ -42,7 +42,7 @@ def combining(method: Algorithm, uploads: list[Upload], state: State | None = No
 
 
 def class_means(*counts: int) -> list[Upload]:
-    """What clients send that have so many classes each."""
+    """Uploads of clients with these numbers of classes."""
     return [
         Upload(client, Payload({"means": torch.rand(count, WIDTH), "labels": torch.arange(count, dtype=torch.int32)}))
         for client, count in enumerate(counts)

@@ -46,7 +46,7 @@ class Checkpoint:
     Attributes:
         round: Rounds that were over.
         config: The whole configuration, so that a changed one is noticed.
-        records: Length in bytes of each file of records, and the checksum of so much of it.
+        records: Length in bytes of each file of records, and the checksum of these bytes.
         clients: The version of the state of each client that ever trained.
         server: Checksum of the server's state.
         version: Version of this format.

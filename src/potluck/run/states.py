@@ -126,7 +126,7 @@ class ClientStates:
         needed = {str(self._path(entry)) for entry in self._promised}
         try:
             with os.scandir(self._folder) as clients:
-                # Links are left alone: where they lead is not ours.
+                # Links are not followed: what they point to belongs to others.
                 folders = [client.path for client in clients if client.is_dir(follow_symlinks=False)]
             for folder in folders:
                 with os.scandir(folder) as files:
